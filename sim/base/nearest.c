@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/nearest.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_NAME = 127 };
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+    size_t m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+static int same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+size_t base_edit_distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    if (n > MAX_NAME || m > MAX_NAME)
+        return MAX_NAME + 1;
+    size_t rows[3][MAX_NAME + 1];
+    size_t *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= m; j++)
+        last[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t replace = last[j - 1] + !same(a[i - 1], b[j - 1]);
+            row[j] = min3(last[j] + 1, row[j - 1] + 1, replace);
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
+                before[j - 2] + 1 < row[j])
+                row[j] = before[j - 2] + 1;
+        }
+        size_t *spare = before;
+        before = last;
+        last = row;
+        row = spare;
+    }
+    return last[m];
+}
+
+void base_nearest_init(base_nearest_t *nearest, const char *wanted)
+{
+    size_t limit = strlen(wanted) / 3;
+    *nearest = (base_nearest_t){ .wanted = wanted, .best_distance = (limit > 1 ? limit : 1) + 1 };
+}
+
+void base_nearest_offer(base_nearest_t *nearest, const char *known)
+{
+    size_t distance = base_edit_distance(nearest->wanted, known);
+    if (distance < nearest->best_distance) {
+        nearest->best_distance = distance;
+        nearest->best = known;
+    }
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One training job as resolved: every key of the scenario file has its value here, given or default.
+ * Field names are the keys' names (Megatron-LM's, spelled with underscores); the table in
+ * scenario_keys.c says type, unit, range, default and meaning of each. */
+#ifndef SIM_SCENARIO_SCENARIO_H
+#define SIM_SCENARIO_SCENARIO_H
+
+#include "sim/base/diag.h"
+#include "sim/base/err.h"
+#include "topology/gpu.h"
+#include "topology/grid.h"
+#include "topology/stages.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { SIM_DTYPE_FP32, SIM_DTYPE_BF16, SIM_DTYPE_FP16, SIM_DTYPE_FP8, SIM_N_DTYPES } sim_dtype_t;
+
+typedef enum { SIM_NORM_LAYERNORM, SIM_NORM_RMSNORM } sim_norm_t;
+
+typedef enum { SIM_POS_LEARNED, SIM_POS_ROPE, SIM_POS_NONE } sim_pos_t;
+
+/* auto: what Transformer Engine would pick on the GPU; local: Megatron's own DotProductAttention. */
+typedef enum {
+    SIM_ATTENTION_AUTO,
+    SIM_ATTENTION_FLASH,
+    SIM_ATTENTION_FUSED,
+    SIM_ATTENTION_UNFUSED,
+    SIM_ATTENTION_LOCAL,
+} sim_attention_t;
+
+typedef enum { SIM_IMPL_TRANSFORMER_ENGINE, SIM_IMPL_LOCAL } sim_impl_t;
+
+typedef enum { SIM_ACT_GELU, SIM_ACT_SWIGLU, SIM_ACT_GEGLU, SIM_ACT_SQUARED_RELU, SIM_ACT_SILU } sim_act_t;
+
+typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
+
+typedef enum { SIM_RECOMPUTE_NONE, SIM_RECOMPUTE_SELECTIVE, SIM_RECOMPUTE_FULL } sim_recompute_t;
+typedef enum { SIM_RECOMPUTE_METHOD_NONE, SIM_RECOMPUTE_UNIFORM, SIM_RECOMPUTE_BLOCK } sim_recompute_method_t;
+
+/* recompute_modules, a set. */
+typedef enum {
+    SIM_MODULE_CORE_ATTN = 1 << 0,
+    SIM_MODULE_MLP = 1 << 1,
+    SIM_MODULE_LAYERNORM = 1 << 2,
+} sim_recompute_module_t;
+
+typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD } sim_optimizer_t;
+
+typedef enum { SIM_BACKEND_SYNTHETIC, SIM_BACKEND_HOST, SIM_BACKEND_CUDA } sim_backend_t;
+
+typedef struct {
+    /* [model] */
+    char *preset;   /* NULL = none */
+    uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
+    uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
+    uint64_t kv_channels;                              /* 0 = hidden_size / heads */
+    uint64_t vocab_size, make_vocab_size_divisible_by;
+    uint64_t padded_vocab_size; /* 0 = vocab_size padded to make_vocab_size_divisible_by * tp */
+    uint64_t max_position_embeddings;
+    sim_act_t activation_func;
+    sim_norm_t normalization;
+    sim_pos_t position_embedding_type;
+    double rotary_percent;
+    bool add_bias_linear, add_qkv_bias, untie_embeddings_and_output_weights;
+    bool qk_layernorm, attention_output_gate;
+    double attention_dropout, hidden_dropout;
+    bool apply_residual_connection_post_layernorm;
+
+    /* [parallel] */
+    uint64_t world_size;
+    uint64_t tensor_model_parallel_size, pipeline_model_parallel_size;
+    uint64_t virtual_pipeline_model_parallel_size;         /* 0 = no virtual pipeline */
+    uint64_t num_layers_per_virtual_pipeline_stage;        /* 0 = not given */
+    uint64_t microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pipeline size */
+    uint64_t context_parallel_size, expert_model_parallel_size;
+    uint64_t expert_tensor_parallel_size; /* 0 = tensor_model_parallel_size */
+    bool sequence_parallel, use_tp_pp_dp_mapping;
+    uint64_t decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers; /* 0 = not given */
+    bool account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
+    char *pipeline_model_parallel_layout; /* NULL = not given */
+    bool overlap_p2p_communication, deallocate_pipeline_outputs;
+    bool defer_embedding_wgrad_compute;
+    uint64_t wgrad_deferral_limit; /* 0 = all micro-batches */
+    bool tp_comm_overlap;
+
+    /* [train] */
+    uint64_t micro_batch_size, global_batch_size, seq_length;
+    bool create_attention_mask_in_dataloader;
+    sim_attention_t attention_backend;
+    sim_impl_t transformer_impl;
+    bool apply_rope_fusion, bias_activation_fusion, bias_dropout_fusion, masked_softmax_fusion;
+    bool gradient_accumulation_fusion;
+    bool cross_entropy_loss_fusion;
+    sim_ce_impl_t cross_entropy_fusion_impl;
+    bool deterministic_mode;
+    bool check_for_nan_in_loss_and_grad;
+
+    /* [precision] */
+    bool bf16, fp16;
+    bool accumulate_allreduce_grads_in_fp32; /* default: on with bf16 */
+    bool fp32_residual_connection;
+
+    /* [recompute] */
+    sim_recompute_t recompute_granularity;
+    sim_recompute_method_t recompute_method;
+    uint64_t recompute_num_layers; /* 0 = not given */
+    uint32_t recompute_modules;    /* set of sim_recompute_module_t */
+    bool distribute_saved_activations;
+    uint64_t num_microbatches_with_partial_activation_checkpoints; /* 0 = off */
+
+    /* [optimizer] */
+    sim_optimizer_t optimizer;
+    bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    uint64_t ddp_bucket_size, ddp_num_buckets; /* 0 = not given */
+    bool ddp_pad_buckets_for_high_nccl_busbw;
+    uint64_t num_distributed_optimizer_instances;
+    bool use_precision_aware_optimizer, store_param_remainders;
+    sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
+    bool log_params_norm, log_num_zeros_in_grad, decoupled_lr;
+
+    /* [device] */
+    char *gpu;                /* as written */
+    const topo_gpu_t *gpu_p;  /* resolved, never NULL in a valid scenario */
+    uint64_t memory_bytes;    /* total memory; default: the GPU's */
+    uint64_t reserved_outside_bytes; /* context, communicators and others; not usable by PyTorch */
+    sim_backend_t backend;
+
+    /* [allocator] */
+    char *conf;                /* text of PYTORCH_CUDA_ALLOC_CONF, NULL = defaults */
+    uint32_t addresses;        /* sim_addresses_t of sim/memory/device.h */
+
+    /* [run] */
+    uint64_t iterations;
+
+    /* Derived, filled by sim_scenario_resolve(). */
+    topo_grid_t grid;
+    topo_stages_t stages;
+    uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
+} sim_scenario_t;
+
+/* All defaults, nothing derived. Free with sim_scenario_fini(). */
+void sim_scenario_init(sim_scenario_t *scenario);
+void sim_scenario_fini(sim_scenario_t *scenario);
+
+/* Set one key. `section` may be NULL when the key's name is unique. `origin` ("job.ini:12" or
+ * "--set") begins the message. False, with the reason appended to `diag`, on an unknown key (with the
+ * nearest known one) or a wrong value (with what is allowed). */
+bool sim_scenario_set(sim_scenario_t *scenario, const char *section, const char *key,
+                      const char *value, const char *origin, base_diag_t *diag);
+
+/* Read an INI file that is already in memory (`text`, NUL-terminated, `name` for messages); every
+ * error is appended to `diag`. False when there was one. */
+bool sim_scenario_read(sim_scenario_t *scenario, const char *name, const char *text, size_t length,
+                       base_diag_t *diag);
+
+/* Fill in what depends on several keys, and check the rules that join them (divisibility, what
+ * Megatron-LM itself refuses). All violations are appended to `diag`; false when there was one. */
+bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag);
+
+/* Bytes of one element. */
+uint64_t sim_dtype_bytes(sim_dtype_t dtype);
+
+/* params_dtype: bf16, fp16 or fp32. */
+sim_dtype_t sim_scenario_params_dtype(const sim_scenario_t *scenario);
+
+#endif
