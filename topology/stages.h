@@ -22,19 +22,26 @@ typedef struct {
 typedef struct {
     uint32_t pp, vpp;     /* vpp = chunks per rank, 1 when there is no virtual pipeline */
     topo_chunk_t *chunks; /* pp * vpp of them, index chunk * pp + pp_rank; owned */
+    /* MTP layers are not on the last pipeline rank: what crosses from there on has
+     * 1 + mtp_num_layers times the sequence length, and shapes are exchanged before each message.
+     */
+    bool mtp_standalone;
 } topo_stages_t;
 
 typedef struct {
     uint32_t num_layers;
     uint32_t mtp_num_layers; /* 0 = none */
     uint32_t pp;
-    uint32_t vpp;                 /* 0 = not given */
-    uint32_t first_stage_layers;  /* 0 = not given: num_layers_in_first_pipeline_stage */
-    uint32_t last_stage_layers;   /* 0 = not given */
+    uint32_t vpp;                /* 0 = not given */
+    uint32_t first_stage_layers; /* 0 = not given: num_layers_in_first_pipeline_stage */
+    uint32_t last_stage_layers;  /* 0 = not given */
     bool account_for_embedding;
     bool account_for_loss;
     const char *layout; /* pipeline_model_parallel_layout ("Ettt|(tt|)*6tL"), NULL = not given */
 } topo_stages_config_t;
+
+/* Bounds the memory that a mistyped number can ask for. */
+enum { TOPO_MAX_LAYERS = 1 << 16 };
 
 /* Compute the layout. BASE_ERR_INVAL with the rule that is broken (for a layout string: with the
  * position of the bad character); *stages_p is then untouched. Free with topo_stages_fini(). */
@@ -45,6 +52,7 @@ base_status_t topo_stages_init(topo_stages_t *stages_p, const topo_stages_config
 void topo_stages_fini(topo_stages_t *stages);
 
 /* The chunk `chunk` (< vpp) of pipeline rank `pp_rank` (< pp). */
-const topo_chunk_t *topo_stages_chunk(const topo_stages_t *stages, uint32_t pp_rank, uint32_t chunk);
+const topo_chunk_t *topo_stages_chunk(const topo_stages_t *stages, uint32_t pp_rank,
+                                      uint32_t chunk);
 
 #endif
