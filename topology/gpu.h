@@ -17,9 +17,9 @@ typedef struct {
     uint32_t n_sms;
     /* Dense peak rates without sparsity, for the time estimate. */
     double bf16_tflops, fp8_tflops;
-    double memory_gb_per_s;  /* 1e9 bytes */
-    double nvlink_gb_per_s;  /* all links, one direction, 1e9 bytes; 0 = PCIe only */
-    const char *source;      /* where the capacity was read */
+    double memory_gb_per_s; /* 1e9 bytes */
+    double nvlink_gb_per_s; /* all links, one direction, 1e9 bytes; 0 = PCIe only */
+    const char *source;     /* where the capacity was read */
 } topo_gpu_t;
 
 /* By name or alias, case and '_'/'-' ignored; NULL when not known. */

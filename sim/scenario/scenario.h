@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One training job as resolved: every key of the scenario file has its value here, given or default.
- * Field names are the keys' names (Megatron-LM's, spelled with underscores); the table in
+ * One training job as resolved: every key of the scenario file has its value here, given or
+ * default. Field names are the keys' names (Megatron-LM's, spelled with underscores); the table in
  * scenario_keys.c says type, unit, range, default and meaning of each. */
 #ifndef SIM_SCENARIO_SCENARIO_H
 #define SIM_SCENARIO_SCENARIO_H
@@ -14,13 +14,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { SIM_DTYPE_FP32, SIM_DTYPE_BF16, SIM_DTYPE_FP16, SIM_DTYPE_FP8, SIM_N_DTYPES } sim_dtype_t;
+typedef enum {
+    SIM_DTYPE_FP32,
+    SIM_DTYPE_BF16,
+    SIM_DTYPE_FP16,
+    SIM_DTYPE_FP8,
+    SIM_N_DTYPES
+} sim_dtype_t;
 
 typedef enum { SIM_NORM_LAYERNORM, SIM_NORM_RMSNORM } sim_norm_t;
 
 typedef enum { SIM_POS_LEARNED, SIM_POS_ROPE, SIM_POS_NONE } sim_pos_t;
 
-/* auto: what Transformer Engine would pick on the GPU; local: Megatron's own DotProductAttention. */
+/* auto: what Transformer Engine would pick on the GPU; local: Megatron's own DotProductAttention.
+ */
 typedef enum {
     SIM_ATTENTION_AUTO,
     SIM_ATTENTION_FLASH,
@@ -31,12 +38,22 @@ typedef enum {
 
 typedef enum { SIM_IMPL_TRANSFORMER_ENGINE, SIM_IMPL_LOCAL } sim_impl_t;
 
-typedef enum { SIM_ACT_GELU, SIM_ACT_SWIGLU, SIM_ACT_GEGLU, SIM_ACT_SQUARED_RELU, SIM_ACT_SILU } sim_act_t;
+typedef enum {
+    SIM_ACT_GELU,
+    SIM_ACT_SWIGLU,
+    SIM_ACT_GEGLU,
+    SIM_ACT_SQUARED_RELU,
+    SIM_ACT_SILU
+} sim_act_t;
 
 typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
 
 typedef enum { SIM_RECOMPUTE_NONE, SIM_RECOMPUTE_SELECTIVE, SIM_RECOMPUTE_FULL } sim_recompute_t;
-typedef enum { SIM_RECOMPUTE_METHOD_NONE, SIM_RECOMPUTE_UNIFORM, SIM_RECOMPUTE_BLOCK } sim_recompute_method_t;
+typedef enum {
+    SIM_RECOMPUTE_METHOD_NONE,
+    SIM_RECOMPUTE_UNIFORM,
+    SIM_RECOMPUTE_BLOCK
+} sim_recompute_method_t;
 
 /* recompute_modules, a set. */
 typedef enum {
@@ -47,11 +64,23 @@ typedef enum {
 
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD } sim_optimizer_t;
 
+/* Where the synthetic device places a new segment; the values of sim_addresses_t. */
+typedef enum { SIM_PLACEMENT_BUMP, SIM_PLACEMENT_REUSE, SIM_PLACEMENT_DOWN } sim_placement_t;
+
 typedef enum { SIM_BACKEND_SYNTHETIC, SIM_BACKEND_HOST, SIM_BACKEND_CUDA } sim_backend_t;
+
+/* One line of [sweep]: a key and the values that a sweep gives it, checked against the key's type
+ * and range when they were read. */
+typedef struct {
+    const char *section, *key; /* of the table of keys */
+    char **values;             /* n_values texts for sim_scenario_set(); owned */
+    size_t n_values;
+    char *origin; /* "job.ini:31"; owned */
+} sim_sweep_axis_t;
 
 typedef struct {
     /* [model] */
-    char *preset;   /* NULL = none */
+    char *preset;                                      /* NULL = none */
     uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
     uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
     uint64_t kv_channels;                              /* 0 = hidden_size / heads */
@@ -59,24 +88,28 @@ typedef struct {
     uint64_t padded_vocab_size; /* 0 = vocab_size padded to make_vocab_size_divisible_by * tp */
     uint64_t max_position_embeddings;
     sim_act_t activation_func;
+    bool gated_linear_unit; /* after resolve: activation_func is swiglu or geglu */
     sim_norm_t normalization;
     sim_pos_t position_embedding_type;
     double rotary_percent;
+    bool rotary_interleaved;
     bool add_bias_linear, add_qkv_bias, untie_embeddings_and_output_weights;
     bool qk_layernorm, attention_output_gate;
     double attention_dropout, hidden_dropout;
+    bool attention_softmax_in_fp32, apply_query_key_layer_scaling;
     bool apply_residual_connection_post_layernorm;
 
     /* [parallel] */
     uint64_t world_size;
     uint64_t tensor_model_parallel_size, pipeline_model_parallel_size;
-    uint64_t virtual_pipeline_model_parallel_size;         /* 0 = no virtual pipeline */
-    uint64_t num_layers_per_virtual_pipeline_stage;        /* 0 = not given */
+    uint64_t virtual_pipeline_model_parallel_size;             /* 0 = no virtual pipeline */
+    uint64_t num_layers_per_virtual_pipeline_stage;            /* 0 = not given */
     uint64_t microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pipeline size */
     uint64_t context_parallel_size, expert_model_parallel_size;
     uint64_t expert_tensor_parallel_size; /* 0 = tensor_model_parallel_size */
     bool sequence_parallel, use_tp_pp_dp_mapping;
-    uint64_t decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers; /* 0 = not given */
+    uint64_t decoder_first_pipeline_num_layers,
+        decoder_last_pipeline_num_layers; /* 0 = not given */
     bool account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
     char *pipeline_model_parallel_layout; /* NULL = not given */
     bool overlap_p2p_communication, deallocate_pipeline_outputs;
@@ -120,18 +153,26 @@ typedef struct {
     bool log_params_norm, log_num_zeros_in_grad, decoupled_lr;
 
     /* [device] */
-    char *gpu;                /* as written */
-    const topo_gpu_t *gpu_p;  /* resolved, never NULL in a valid scenario */
-    uint64_t memory_bytes;    /* total memory; default: the GPU's */
+    char *gpu;                       /* as written */
+    const topo_gpu_t *gpu_p;         /* resolved, never NULL in a valid scenario */
+    uint64_t memory_bytes;           /* total memory; default: the GPU's */
     uint64_t reserved_outside_bytes; /* context, communicators and others; not usable by PyTorch */
     sim_backend_t backend;
+    char *cublas_workspace_config; /* text of CUBLAS_WORKSPACE_CONFIG, NULL = not set */
 
     /* [allocator] */
-    char *conf;                /* text of PYTORCH_CUDA_ALLOC_CONF, NULL = defaults */
-    uint32_t addresses;        /* sim_addresses_t of sim/memory/device.h */
+    char *conf;         /* text of PYTORCH_CUDA_ALLOC_CONF, NULL = defaults */
+    uint32_t addresses; /* sim_placement_t */
 
     /* [run] */
     uint64_t iterations;
+
+    /* [sweep], in file order; commands that do not sweep say that they leave it out. */
+    sim_sweep_axis_t *sweep;
+    size_t n_sweep;
+
+    /* How each key got its value; belongs to sim/scenario. */
+    struct sim_key_state *state;
 
     /* Derived, filled by sim_scenario_resolve(). */
     topo_grid_t grid;
@@ -143,11 +184,26 @@ typedef struct {
 void sim_scenario_init(sim_scenario_t *scenario);
 void sim_scenario_fini(sim_scenario_t *scenario);
 
+/* A deep copy, derived fields left out: resolve it again. *copy_p need not be initialised. */
+void sim_scenario_copy(sim_scenario_t *copy_p, const sim_scenario_t *scenario);
+
 /* Set one key. `section` may be NULL when the key's name is unique. `origin` ("job.ini:12" or
- * "--set") begins the message. False, with the reason appended to `diag`, on an unknown key (with the
- * nearest known one) or a wrong value (with what is allowed). */
+ * "--set") begins the message. False, with the reason appended to `diag`, on an unknown key (with
+ * the nearest known one) or a wrong value (with what is allowed). */
 bool sim_scenario_set(sim_scenario_t *scenario, const char *section, const char *key,
                       const char *value, const char *origin, base_diag_t *diag);
+
+/* The same for one text "section.key=value" or "key=value", as --set takes it. */
+bool sim_scenario_set_text(sim_scenario_t *scenario, const char *assignment, const char *origin,
+                           base_diag_t *diag);
+
+/* As sim_scenario_set(), but gives way to a value that was or will be set explicitly, wherever that
+ * stands: what a preset or a model description says. */
+bool sim_scenario_suggest(sim_scenario_t *scenario, const char *key, const char *value,
+                          const char *origin, base_diag_t *diag);
+
+/* Where the key was set ("job.ini:12"), or NULL when it has its default. Asserts that it exists. */
+const char *sim_scenario_origin(const sim_scenario_t *scenario, const char *key);
 
 /* Read an INI file that is already in memory (`text`, NUL-terminated, `name` for messages); every
  * error is appended to `diag`. False when there was one. */
@@ -157,6 +213,10 @@ bool sim_scenario_read(sim_scenario_t *scenario, const char *name, const char *t
 /* Fill in what depends on several keys, and check the rules that join them (divisibility, what
  * Megatron-LM itself refuses). All violations are appended to `diag`; false when there was one. */
 bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag);
+
+/* Every key with its value as an INI file that reads back to the same scenario; the caller frees.
+ */
+char *sim_scenario_text(const sim_scenario_t *scenario);
 
 /* Bytes of one element. */
 uint64_t sim_dtype_bytes(sim_dtype_t dtype);

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Combinations that Megatron-LM refuses, or that cannot be a job at all. Unless a rule says
+ * otherwise its source is Megatron-LM core 0.20: transformer_config.py, model_parallel_config.py,
+ * parallel_state.py, schedules.py under megatron/core, and training/arguments.py. */
+#include "config.h"
+
+#include "sim/scenario/rules.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+#include "sim/scenario/keys.h"
+#include "sim/scenario/state.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define U64 "%" PRIu64
+
+void sim_rule_broken(sim_rule_context_t *context, const char *key, const char *fmt, ...)
+{
+    size_t n;
+    size_t k = sim_key_index(key);
+    const struct sim_key_state *state = context->s->state;
+    const char *origin = state->entries[k].origin;
+    if (origin == NULL)
+        origin = state->name != NULL ? state->name : "scenario";
+    va_list ap;
+    va_start(ap, fmt);
+    char *text = base_xvasprintf(fmt, ap);
+    va_end(ap);
+    base_diag_add(context->diag, "%s: %s.%s: %s", origin, sim_keys(&n)[k].section, key, text);
+    free(text);
+    context->ok = false;
+}
+
+static bool is_given(const sim_rule_context_t *c, const char *key)
+{
+    return c->s->state->entries[sim_key_index(key)].how >= SIM_KEY_SUGGESTED;
+}
+
+static void must_divide(sim_rule_context_t *c, const char *key, uint64_t divisor, const char *what,
+                        uint64_t whole)
+{
+    if (divisor == 0 || whole % divisor != 0)
+        sim_rule_broken(c, key, U64 " does not divide %s " U64, divisor, what, whole);
+}
+
+/* [model] */
+
+static void heads_divide_width(sim_rule_context_t *c)
+{
+    if (!is_given(c, "kv_channels") && c->s->hidden_size % c->s->num_attention_heads != 0)
+        sim_rule_broken(c, "num_attention_heads",
+                        U64 " does not divide hidden_size " U64 "; give kv_channels to say the "
+                            "width of a head",
+                        c->s->num_attention_heads, c->s->hidden_size);
+}
+
+static void groups_divide_heads(sim_rule_context_t *c)
+{
+    must_divide(c, "num_query_groups", c->s->num_query_groups, "num_attention_heads",
+                c->s->num_attention_heads);
+}
+
+static void vocabulary_is_given(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->vocab_size == 0)
+        sim_rule_broken(c, "vocab_size", "required: give it or padded_vocab_size, or a preset");
+    else if (s->padded_vocab_size < s->vocab_size)
+        sim_rule_broken(c, "padded_vocab_size", U64 " is less than vocab_size " U64,
+                        s->padded_vocab_size, s->vocab_size);
+}
+
+static void positions_cover_the_sequence(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->position_embedding_type == SIM_POS_LEARNED && s->max_position_embeddings < s->seq_length)
+        sim_rule_broken(c, "max_position_embeddings",
+                        U64 " is less than seq_length " U64 " with learned positions",
+                        s->max_position_embeddings, s->seq_length);
+}
+
+static void gate_fits_the_activation(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    bool gated = s->activation_func == SIM_ACT_SWIGLU || s->activation_func == SIM_ACT_GEGLU;
+    if (s->gated_linear_unit != gated)
+        sim_rule_broken(c, "gated_linear_unit", "does not go with this activation_func; %s",
+                        gated ? "swiglu and geglu are gated" : "use silu (swiglu) or gelu (geglu)");
+}
+
+static void fusion_fits_the_activation(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->bias_activation_fusion)
+        return;
+    if (s->activation_func == SIM_ACT_SQUARED_RELU || s->activation_func == SIM_ACT_SILU)
+        sim_rule_broken(c, "bias_activation_fusion",
+                        "only with activation_func gelu, geglu or swiglu");
+    else if (s->activation_func == SIM_ACT_GELU && !s->add_bias_linear)
+        sim_rule_broken(c, "bias_activation_fusion", "with gelu needs add_bias_linear = true");
+}
+
+static void attention_fits_the_layers(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->attention_backend == SIM_ATTENTION_LOCAL && s->transformer_impl != SIM_IMPL_LOCAL)
+        sim_rule_broken(c, "attention_backend", "local needs transformer_impl = local");
+    if (s->transformer_impl == SIM_IMPL_LOCAL && s->attention_backend != SIM_ATTENTION_LOCAL &&
+        s->attention_backend != SIM_ATTENTION_AUTO)
+        sim_rule_broken(c, "attention_backend",
+                        "transformer_impl = local has one attention: use auto or local");
+}
+
+static void no_dropout_when_deterministic_ce(sim_rule_context_t *c)
+{
+    if (c->s->deterministic_mode && c->s->cross_entropy_loss_fusion)
+        sim_rule_broken(c, "cross_entropy_loss_fusion", "not with deterministic_mode");
+}
+
+/* [parallel] */
+
+static void tensor_parallel_divides_the_model(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t tp = s->tensor_model_parallel_size;
+    must_divide(c, "tensor_model_parallel_size", tp, "num_attention_heads", s->num_attention_heads);
+    must_divide(c, "tensor_model_parallel_size", tp, "ffn_hidden_size", s->ffn_hidden_size);
+}
+
+static void tensor_parallel_fits_the_groups(sim_rule_context_t *c)
+{
+    uint64_t tp = c->s->tensor_model_parallel_size, groups = c->s->num_query_groups;
+    if (groups % tp != 0 && tp % groups != 0)
+        sim_rule_broken(c, "tensor_model_parallel_size",
+                        U64 " is neither a multiple nor a divisor of num_query_groups " U64, tp,
+                        groups);
+}
+
+static void tensor_parallel_divides_the_vocabulary(sim_rule_context_t *c)
+{
+    must_divide(c, "tensor_model_parallel_size", c->s->tensor_model_parallel_size,
+                "padded_vocab_size", c->s->padded_vocab_size);
+}
+
+static void only_dense_grids(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->context_parallel_size != 1)
+        sim_rule_broken(c, "context_parallel_size", U64 ": known to Megatron-LM but not simulated",
+                        s->context_parallel_size);
+    if (s->expert_model_parallel_size != 1)
+        sim_rule_broken(c, "expert_model_parallel_size",
+                        U64 ": known to Megatron-LM but not simulated",
+                        s->expert_model_parallel_size);
+}
+
+static void sequence_is_divisible(sim_rule_context_t *c)
+{
+    if (c->s->sequence_parallel)
+        must_divide(c, "tensor_model_parallel_size", c->s->tensor_model_parallel_size, "seq_length",
+                    c->s->seq_length);
+}
+
+static void virtual_pipeline_has_enough_ranks(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->virtual_pipeline_model_parallel_size == 0)
+        return;
+    uint64_t least = s->overlap_p2p_communication ? 2 : 3;
+    if (s->pipeline_model_parallel_size < least)
+        sim_rule_broken(c, "virtual_pipeline_model_parallel_size",
+                        "needs pipeline_model_parallel_size >= " U64 "%s", least,
+                        least == 3 ? " without overlap_p2p_communication" : "");
+}
+
+static void chunk_layers_agree(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t per_chunk = s->num_layers_per_virtual_pipeline_stage;
+    uint64_t pp = s->pipeline_model_parallel_size;
+    if (per_chunk == 0)
+        return;
+    if (s->decoder_first_pipeline_num_layers != 0 || s->decoder_last_pipeline_num_layers != 0) {
+        sim_rule_broken(c, "num_layers_per_virtual_pipeline_stage",
+                        "not with uneven first or last stages; give "
+                        "virtual_pipeline_model_parallel_size");
+        return;
+    }
+    uint64_t slots = s->num_layers + s->account_for_embedding_in_pipeline_split +
+                     s->account_for_loss_in_pipeline_split;
+    if (slots % pp != 0)
+        return; /* said by the stages */
+    uint64_t vpp = s->virtual_pipeline_model_parallel_size;
+    if (slots / pp % per_chunk != 0)
+        sim_rule_broken(c, "num_layers_per_virtual_pipeline_stage",
+                        U64 " does not divide the " U64 " layers of a pipeline rank", per_chunk,
+                        slots / pp);
+    else if (slots / pp / per_chunk != (vpp == 0 ? 1 : vpp))
+        sim_rule_broken(c, "num_layers_per_virtual_pipeline_stage",
+                        U64 " layers make " U64
+                            " chunks, but virtual_pipeline_model_parallel_size is " U64,
+                        per_chunk, slots / pp / per_chunk, vpp);
+}
+
+static void deferred_wgrad_has_a_pipeline(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->defer_embedding_wgrad_compute)
+        return;
+    if (s->pipeline_model_parallel_size == 1)
+        sim_rule_broken(c, "defer_embedding_wgrad_compute",
+                        "needs pipeline_model_parallel_size > 1");
+    if (!s->gradient_accumulation_fusion)
+        sim_rule_broken(c, "defer_embedding_wgrad_compute",
+                        "needs gradient_accumulation_fusion = true");
+}
+
+static void user_buffers_need_sequence_parallel(sim_rule_context_t *c)
+{
+    if (c->s->tp_comm_overlap && !c->s->sequence_parallel)
+        sim_rule_broken(c, "tp_comm_overlap",
+                        "needs sequence_parallel = true and "
+                        "tensor_model_parallel_size > 1");
+}
+
+/* [train] */
+
+static void batch_is_divisible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t dp = s->world_size / (s->tensor_model_parallel_size * s->pipeline_model_parallel_size *
+                                   s->context_parallel_size);
+    if (dp == 0)
+        return; /* said by the grid */
+    if (s->global_batch_size % (s->micro_batch_size * dp) != 0)
+        sim_rule_broken(c, "global_batch_size",
+                        U64 " is not a multiple of micro_batch_size " U64
+                            " * data parallel size " U64,
+                        s->global_batch_size, s->micro_batch_size, dp);
+}
+
+/* schedules.py, forward_backward_pipelining_with_interleaving */
+static void microbatch_groups_fit(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t m = s->n_microbatches, pp = s->pipeline_model_parallel_size;
+    uint64_t group = s->microbatch_group_size_per_virtual_pipeline_stage;
+    if (s->virtual_pipeline_model_parallel_size == 0 || m == 0)
+        return;
+    if (group < pp || group > m)
+        sim_rule_broken(c, "microbatch_group_size_per_virtual_pipeline_stage",
+                        U64 " must be from pipeline_model_parallel_size " U64 " to the " U64
+                            " micro-batches of a step",
+                        group, pp, m);
+    else if (m % group != 0 && m % group < pp)
+        sim_rule_broken(c, "microbatch_group_size_per_virtual_pipeline_stage",
+                        U64 " micro-batches in groups of " U64 " leave " U64
+                            ", which is neither 0 nor at least pipeline_model_parallel_size " U64,
+                        m, group, m % group, pp);
+}
+
+/* [precision] */
+
+static void one_precision(sim_rule_context_t *c)
+{
+    if (c->s->bf16 && c->s->fp16)
+        sim_rule_broken(c, "fp16", "not together with bf16 = true");
+}
+
+/* [recompute] */
+
+static void full_recompute_is_complete(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->recompute_granularity != SIM_RECOMPUTE_FULL)
+        return;
+    if (s->recompute_method == SIM_RECOMPUTE_METHOD_NONE)
+        sim_rule_broken(c, "recompute_method", "full recompute needs uniform or block");
+    if (s->recompute_num_layers == 0)
+        sim_rule_broken(c, "recompute_num_layers", "full recompute needs it");
+}
+
+static void selective_recompute_names_no_layers(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->recompute_granularity != SIM_RECOMPUTE_SELECTIVE)
+        return;
+    if (s->recompute_method != SIM_RECOMPUTE_METHOD_NONE)
+        sim_rule_broken(c, "recompute_method", "not with recompute_granularity = selective");
+    if (s->recompute_num_layers != 0)
+        sim_rule_broken(c, "recompute_num_layers", "not with recompute_granularity = selective");
+}
+
+static void saved_activations_can_be_split(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->distribute_saved_activations)
+        return;
+    if (s->sequence_parallel)
+        sim_rule_broken(c, "distribute_saved_activations", "not with sequence_parallel");
+    if (s->tensor_model_parallel_size == 1)
+        sim_rule_broken(c, "distribute_saved_activations", "needs tensor_model_parallel_size > 1");
+    if (s->recompute_granularity != SIM_RECOMPUTE_FULL)
+        sim_rule_broken(c, "distribute_saved_activations", "needs recompute_granularity = full");
+}
+
+static void partial_checkpoints_need_full(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->num_microbatches_with_partial_activation_checkpoints != 0 &&
+        s->recompute_granularity == SIM_RECOMPUTE_NONE)
+        sim_rule_broken(c, "num_microbatches_with_partial_activation_checkpoints",
+                        "needs recompute_granularity");
+}
+
+/* [optimizer] */
+
+static void overlap_needs_its_base(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->overlap_param_gather)
+        return;
+    if (!s->use_distributed_optimizer)
+        sim_rule_broken(c, "overlap_param_gather", "needs use_distributed_optimizer = true");
+    if (!s->overlap_grad_reduce)
+        sim_rule_broken(c, "overlap_param_gather", "needs overlap_grad_reduce = true");
+}
+
+static void instances_divide_data_parallel(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t n = s->num_distributed_optimizer_instances;
+    if (n == 1)
+        return;
+    if (!s->use_distributed_optimizer)
+        sim_rule_broken(c, "num_distributed_optimizer_instances",
+                        "needs use_distributed_optimizer = true");
+    uint64_t tp_pp = s->tensor_model_parallel_size * s->pipeline_model_parallel_size;
+    must_divide(c, "num_distributed_optimizer_instances", n, "data parallel size",
+                s->world_size / tp_pp);
+}
+
+static void state_types_are_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    bool all_fp32 = s->main_grads_dtype == SIM_DTYPE_FP32 &&
+                    s->main_params_dtype == SIM_DTYPE_FP32 && s->exp_avg_dtype == SIM_DTYPE_FP32 &&
+                    s->exp_avg_sq_dtype == SIM_DTYPE_FP32;
+    if (!s->use_precision_aware_optimizer) {
+        if (!all_fp32)
+            sim_rule_broken(c, "use_precision_aware_optimizer",
+                            "must be true for optimizer types other than fp32");
+        return;
+    }
+    if (!s->use_distributed_optimizer)
+        sim_rule_broken(c, "use_precision_aware_optimizer",
+                        "needs use_distributed_optimizer = true");
+    if (s->optimizer != SIM_OPTIMIZER_ADAM)
+        sim_rule_broken(c, "use_precision_aware_optimizer", "needs optimizer = adam");
+    if (s->main_grads_dtype != SIM_DTYPE_FP32 && s->main_grads_dtype != SIM_DTYPE_BF16)
+        sim_rule_broken(c, "main_grads_dtype", "must be fp32 or bf16");
+    if (s->main_params_dtype != SIM_DTYPE_FP32 && s->main_params_dtype != SIM_DTYPE_FP16)
+        sim_rule_broken(c, "main_params_dtype", "must be fp32 or fp16");
+    if (s->accumulate_allreduce_grads_in_fp32 && s->main_grads_dtype != SIM_DTYPE_FP32)
+        sim_rule_broken(c, "main_grads_dtype",
+                        "must be fp32 with accumulate_allreduce_grads_in_fp32 = true");
+}
+
+static void one_way_to_cut_buckets(sim_rule_context_t *c)
+{
+    if (c->s->ddp_bucket_size != 0 && c->s->ddp_num_buckets != 0)
+        sim_rule_broken(c, "ddp_num_buckets", "not together with ddp_bucket_size");
+}
+
+/* [device] */
+
+static void gpu_is_known(sim_rule_context_t *c)
+{
+    if (c->s->gpu == NULL || topo_gpu_find(c->s->gpu) == NULL)
+        sim_rule_broken(c, "gpu",
+                        "unknown GPU '%.40s'; `mbsim gpus` lists them, and "
+                        "memory_bytes gives another capacity",
+                        c->s->gpu == NULL ? "" : c->s->gpu);
+}
+
+static void something_is_left(sim_rule_context_t *c)
+{
+    if (c->s->reserved_outside_bytes >= c->s->memory_bytes)
+        sim_rule_broken(c, "reserved_outside_bytes", U64 " leaves nothing of memory_bytes " U64,
+                        c->s->reserved_outside_bytes, c->s->memory_bytes);
+}
+
+static void simulated_backend(sim_rule_context_t *c)
+{
+    if (c->s->backend != SIM_BACKEND_SYNTHETIC)
+        sim_rule_broken(c, "backend", "this version has the synthetic device alone");
+}
+
+/* Largest tensors, in elements times 8 bytes: [tokens, width], logits, attention scores. Sums of
+ * thousands of them must still fit 64 bits. */
+static void tensors_fit_64_bits(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t widest =
+        base_u64_max(base_u64_max(s->padded_vocab_size, 2 * s->ffn_hidden_size),
+                     base_u64_max(s->hidden_size, s->seq_length * s->num_attention_heads));
+    widest = base_u64_max(widest, 3 * s->kv_channels * s->num_attention_heads);
+    uint64_t bytes, tokens = s->seq_length * s->micro_batch_size;
+    const uint64_t limit = UINT64_C(1) << 60;
+    if (!base_u64_mul(tokens, widest, &bytes) || !base_u64_mul(bytes, 8, &bytes) || bytes > limit)
+        sim_rule_broken(c, "seq_length",
+                        U64 " * micro_batch_size " U64 " makes tensors beyond 1 EiB", s->seq_length,
+                        s->micro_batch_size);
+    else if (!base_u64_mul(s->num_layers * s->hidden_size, widest, &bytes) ||
+             !base_u64_mul(bytes, 64, &bytes) || bytes > limit)
+        sim_rule_broken(c, "hidden_size", "parameters beyond 1 EiB");
+}
+
+/* clang-format off */
+static const sim_rule_t rules[] = {
+    { "num_attention_heads hidden_size kv_channels", "num_attention_heads divides hidden_size unless kv_channels is given", heads_divide_width },
+    { "num_query_groups num_attention_heads", "num_query_groups divides num_attention_heads", groups_divide_heads },
+    { "vocab_size padded_vocab_size make_vocab_size_divisible_by", "a vocabulary is given", vocabulary_is_given },
+    { "max_position_embeddings seq_length position_embedding_type", "learned positions cover the sequence", positions_cover_the_sequence },
+    { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
+    { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
+    { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
+    { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", no_dropout_when_deterministic_ce },
+    { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
+    { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
+    { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
+    { "context_parallel_size expert_model_parallel_size", "only dense models without context parallelism are simulated", only_dense_grids },
+    { "tensor_model_parallel_size seq_length sequence_parallel", "with sequence_parallel, tensor_model_parallel_size divides seq_length", sequence_is_divisible },
+    { "virtual_pipeline_model_parallel_size pipeline_model_parallel_size overlap_p2p_communication", "a virtual pipeline needs 2 pipeline ranks, 3 without overlap_p2p_communication", virtual_pipeline_has_enough_ranks },
+    { "num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size pipeline_model_parallel_size num_layers decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers", "num_layers_per_virtual_pipeline_stage divides the layers of a rank", chunk_layers_agree },
+    { "defer_embedding_wgrad_compute pipeline_model_parallel_size gradient_accumulation_fusion", "defer_embedding_wgrad_compute needs a pipeline and gradient_accumulation_fusion", deferred_wgrad_has_a_pipeline },
+    { "tp_comm_overlap sequence_parallel tensor_model_parallel_size", "tp_comm_overlap needs sequence_parallel", user_buffers_need_sequence_parallel },
+    { "global_batch_size micro_batch_size world_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size", "global_batch_size is a multiple of micro_batch_size * data parallel size", batch_is_divisible },
+    { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
+    { "fp16 bf16", "bf16 or fp16, not both", one_precision },
+    { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
+    { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },
+    { "distribute_saved_activations sequence_parallel tensor_model_parallel_size recompute_granularity", "distribute_saved_activations needs full recompute and tensor parallelism without sequence_parallel", saved_activations_can_be_split },
+    { "num_microbatches_with_partial_activation_checkpoints recompute_granularity", "partial activation checkpoints need recompute", partial_checkpoints_need_full },
+    { "overlap_param_gather use_distributed_optimizer overlap_grad_reduce", "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce", overlap_needs_its_base },
+    { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
+    { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
+    { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
+    { "gpu", "the GPU is known", gpu_is_known },
+    { "reserved_outside_bytes memory_bytes gpu", "reserved_outside_bytes leaves memory to use", something_is_left },
+    { "backend", "the backend is there", simulated_backend },
+    { "seq_length micro_batch_size num_layers hidden_size num_attention_heads kv_channels ffn_hidden_size padded_vocab_size", "sizes fit 64 bits", tensors_fit_64_bits },
+};
+/* clang-format on */
+
+const sim_rule_t *sim_rules(size_t *n_p)
+{
+    *n_p = sizeof(rules) / sizeof(rules[0]);
+    return rules;
+}
+
+bool sim_key_is_usable(const sim_scenario_t *scenario, const char *key)
+{
+    size_t n;
+    size_t k = sim_key_index(key);
+    const sim_key_t *row = &sim_keys(&n)[k];
+    if (scenario->state->entries[k].how == SIM_KEY_WRONG)
+        return false;
+    return row->type != SIM_KEY_COUNT || row->none != NULL || row->min == 0 ||
+           *(const uint64_t *)((const char *)scenario + row->offset) != 0;
+}
+
+static bool all_usable(const sim_scenario_t *scenario, const char *keys)
+{
+    for (const char *s = keys; *s != '\0'; s += strspn(s, " ")) {
+        char key[64];
+        size_t n = strcspn(s, " ");
+        snprintf(key, sizeof(key), "%.*s", (int)n, s);
+        if (!sim_key_is_usable(scenario, key))
+            return false;
+        s += n;
+    }
+    return true;
+}
+
+/* Keys whose default lies outside their range have to be given. */
+static void check_required(sim_rule_context_t *c)
+{
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (!sim_key_is_usable(c->s, keys[i].name) && c->s->state->entries[i].how != SIM_KEY_WRONG)
+            sim_rule_broken(c, keys[i].name, "required: %s", keys[i].doc);
+    }
+}
+
+bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag)
+{
+    sim_rule_context_t context = { .s = scenario, .diag = diag, .ok = true };
+    check_required(&context);
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (all_usable(scenario, rules[i].keys))
+            rules[i].check(&context);
+    }
+    return context.ok;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rules that join several keys. For this folder only. */
+#ifndef SIM_SCENARIO_RULES_H
+#define SIM_SCENARIO_RULES_H
+
+#include "sim/scenario/scenario.h"
+
+/* What a rule looks at, and where it reports. */
+typedef struct {
+    const sim_scenario_t *s;
+    base_diag_t *diag;
+    bool ok;
+} sim_rule_context_t;
+
+typedef struct {
+    /* Blank-separated keys that the rule reads, the one it blames first. It is not run when one of
+     * them has a wrong value or a required one is missing. */
+    const char *keys;
+    const char *text; /* what must hold, with its source */
+    void (*check)(sim_rule_context_t *context);
+} sim_rule_t;
+
+const sim_rule_t *sim_rules(size_t *n_p);
+
+/* Append "ORIGIN: section.key: ..." for the key of the table called `key`. */
+void sim_rule_broken(sim_rule_context_t *context, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Check every rule; false when one is broken. Keys must have their derived values. */
+bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag);
+
+/* False when the key has a wrong value, or is required and not given. */
+bool sim_key_is_usable(const sim_scenario_t *scenario, const char *key);
+
+#endif

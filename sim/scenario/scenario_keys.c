@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Names, defaults and refusals follow Megatron-LM (megatron/training/arguments.py,
+ * transformer_config.py, model_parallel_config.py, distributed_data_parallel_config.py) and
+ * Megatron-Bridge where it spells the same thing differently. */
+#include "config.h"
+
+#include "sim/scenario/keys.h"
+
+#include "sim/scenario/scenario.h"
+
+#include <string.h>
+
+#define FIELD(name) offsetof(sim_scenario_t, name)
+
+/* Bounds keep every product that the simulation forms within 64 bits (see rules.c, sizes). */
+enum {
+    MAX_LAYERS = 10000,
+    MAX_WIDTH = 1 << 20,
+    MAX_HEADS = 1 << 14,
+    MAX_VOCAB = 1 << 26,
+    MAX_SEQ = 1 << 24,
+    MAX_BATCH = 1 << 24,
+    MAX_MICRO_BATCH = 1 << 14,
+    MAX_WORLD = 1 << 20,
+};
+#define MAX_ELEMENTS (UINT64_C(1) << 48)
+#define MAX_BYTES    (UINT64_C(1) << 50)
+
+static const sim_choice_t activations[] = {
+    { "gelu", SIM_ACT_GELU },
+    { "swiglu", SIM_ACT_SWIGLU },
+    { "geglu", SIM_ACT_GEGLU },
+    { "squared_relu", SIM_ACT_SQUARED_RELU },
+    { "silu", SIM_ACT_SILU },
+    { "swish", SIM_ACT_SILU },
+    { "quick_gelu", SIM_CHOICE_NOT_SIMULATED },
+    { "relu", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t norms[] = {
+    { "LayerNorm", SIM_NORM_LAYERNORM },
+    { "RMSNorm", SIM_NORM_RMSNORM },
+    { NULL, 0 },
+};
+static const sim_choice_t positions[] = {
+    { "learned_absolute", SIM_POS_LEARNED },
+    { "rope", SIM_POS_ROPE },
+    { "none", SIM_POS_NONE },
+    { "yarn", SIM_CHOICE_NOT_SIMULATED },
+    { "mrope", SIM_CHOICE_NOT_SIMULATED },
+    { "relative", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t attentions[] = {
+    { "auto", SIM_ATTENTION_AUTO },   { "flash", SIM_ATTENTION_FLASH },
+    { "fused", SIM_ATTENTION_FUSED }, { "unfused", SIM_ATTENTION_UNFUSED },
+    { "local", SIM_ATTENTION_LOCAL }, { NULL, 0 },
+};
+static const sim_choice_t impls[] = {
+    { "transformer_engine", SIM_IMPL_TRANSFORMER_ENGINE },
+    { "local", SIM_IMPL_LOCAL },
+    { "inference_optimized", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t ce_impls[] = {
+    { "native", SIM_CE_NATIVE },
+    { "te", SIM_CE_TE },
+    { NULL, 0 },
+};
+static const sim_choice_t granularities[] = {
+    { "none", SIM_RECOMPUTE_NONE },
+    { "null", SIM_RECOMPUTE_NONE },
+    { "selective", SIM_RECOMPUTE_SELECTIVE },
+    { "full", SIM_RECOMPUTE_FULL },
+    { NULL, 0 },
+};
+static const sim_choice_t methods[] = {
+    { "none", SIM_RECOMPUTE_METHOD_NONE },
+    { "null", SIM_RECOMPUTE_METHOD_NONE },
+    { "uniform", SIM_RECOMPUTE_UNIFORM },
+    { "block", SIM_RECOMPUTE_BLOCK },
+    { NULL, 0 },
+};
+static const sim_choice_t modules[] = {
+    { "core_attn", SIM_MODULE_CORE_ATTN },       { "mlp", SIM_MODULE_MLP },
+    { "layernorm", SIM_MODULE_LAYERNORM },       { "moe", SIM_CHOICE_NOT_SIMULATED },
+    { "moe_act", SIM_CHOICE_NOT_SIMULATED },     { "shared_experts", SIM_CHOICE_NOT_SIMULATED },
+    { "mla_up_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
+    { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
+    { "mhc", SIM_CHOICE_NOT_SIMULATED },         { NULL, 0 },
+};
+static const sim_choice_t optimizers[] = {
+    { "adam", SIM_OPTIMIZER_ADAM },
+    { "adamw", SIM_OPTIMIZER_ADAM },
+    { "sgd", SIM_OPTIMIZER_SGD },
+    { "muon", SIM_CHOICE_NOT_SIMULATED },
+    { "dist_muon", SIM_CHOICE_NOT_SIMULATED },
+    { "lion", SIM_CHOICE_NOT_SIMULATED },
+    { "soap", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t dtypes[] = {
+    { "fp32", SIM_DTYPE_FP32 },          { "float32", SIM_DTYPE_FP32 },
+    { "torch.float32", SIM_DTYPE_FP32 }, { "bf16", SIM_DTYPE_BF16 },
+    { "bfloat16", SIM_DTYPE_BF16 },      { "torch.bfloat16", SIM_DTYPE_BF16 },
+    { "fp16", SIM_DTYPE_FP16 },          { "float16", SIM_DTYPE_FP16 },
+    { "torch.float16", SIM_DTYPE_FP16 }, { "fp8", SIM_DTYPE_FP8 },
+    { "uint8", SIM_DTYPE_FP8 },          { NULL, 0 },
+};
+static const sim_choice_t backends[] = {
+    { "synthetic", SIM_BACKEND_SYNTHETIC },
+    { "host", SIM_BACKEND_HOST },
+    { "cuda", SIM_BACKEND_CUDA },
+    { NULL, 0 },
+};
+static const sim_choice_t address_orders[] = {
+    { "reuse", SIM_PLACEMENT_REUSE },
+    { "bump", SIM_PLACEMENT_BUMP },
+    { "down", SIM_PLACEMENT_DOWN },
+    { NULL, 0 },
+};
+
+const char *const sim_sections[] = { "model",     "parallel",  "train",  "precision",
+                                     "recompute", "optimizer", "device", "allocator",
+                                     "nccl",      "run",       NULL };
+
+/* One row of each type; the designated rest is NULL or 0. */
+#define COUNT(s, f, def, lo, hi, u, none_, doc_)                                                   \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_COUNT, .offset = FIELD(f), .text = def,          \
+        .min = lo, .max = hi, .unit = u, .none = none_, .doc = doc_                                \
+    }
+#define BYTES(s, f, def, none_, doc_)                                                              \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_BYTES, .offset = FIELD(f), .text = def,          \
+        .max = MAX_BYTES, .none = none_, .own_section = true, .doc = doc_                          \
+    }
+#define BOOL(s, f, def, doc_)                                                                      \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_BOOL, .offset = FIELD(f), .text = def,           \
+        .doc = doc_                                                                                \
+    }
+#define REAL(s, f, def, doc_)                                                                      \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_REAL, .offset = FIELD(f), .text = def, .max = 1, \
+        .doc = doc_                                                                                \
+    }
+#define CHOICE(s, f, def, c, doc_)                                                                 \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_CHOICE, .offset = FIELD(f), .text = def,         \
+        .choices = c, .doc = doc_                                                                  \
+    }
+#define TEXT(s, f, def, doc_)                                                                      \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_TEXT, .offset = FIELD(f), .text = def,           \
+        .doc = doc_                                                                                \
+    }
+
+/* clang-format off */
+static const sim_key_t keys[] = {
+    /* [model] */
+    { .section = "model", .name = "preset", .type = SIM_KEY_TEXT, .offset = FIELD(preset),
+      .own_section = true, .doc = "known model whose dimensions are used; keys given beside it win; see `mbsim models`" },
+    COUNT("model", num_layers, "0", 1, MAX_LAYERS, NULL, NULL, "transformer layers; required"),
+    COUNT("model", hidden_size, "0", 1, MAX_WIDTH, NULL, NULL, "width of the residual stream; required"),
+    COUNT("model", ffn_hidden_size, "0", 0, MAX_WIDTH, NULL, "4 * hidden_size, with a gated activation 8/3 of it rounded down to a multiple of 64", "width of the MLP"),
+    COUNT("model", num_attention_heads, "0", 1, MAX_HEADS, NULL, NULL, "attention heads; required"),
+    COUNT("model", num_query_groups, "0", 0, MAX_HEADS, NULL, "num_attention_heads", "key/value heads (grouped-query attention)"),
+    COUNT("model", kv_channels, "0", 0, MAX_WIDTH, NULL, "hidden_size / num_attention_heads", "width of one attention head"),
+    COUNT("model", vocab_size, "0", 0, MAX_VOCAB, "tokens", "padded_vocab_size says it", "vocabulary before padding; required unless padded_vocab_size is given"),
+    COUNT("model", make_vocab_size_divisible_by, "128", 1, MAX_VOCAB, NULL, NULL, "the vocabulary is padded to a multiple of this times tensor_model_parallel_size"),
+    COUNT("model", padded_vocab_size, "0", 0, MAX_VOCAB, "tokens", "vocab_size padded", "vocabulary as stored"),
+    COUNT("model", max_position_embeddings, "0", 0, MAX_SEQ, "tokens", "seq_length", "rows of learned position embeddings"),
+    CHOICE("model", activation_func, "gelu", activations, "activation of the MLP; swiglu and geglu are gated"),
+    BOOL("model", gated_linear_unit, "false", "gate the activation: silu becomes swiglu, gelu becomes geglu"),
+    CHOICE("model", normalization, "LayerNorm", norms, "kind of norm"),
+    CHOICE("model", position_embedding_type, "learned_absolute", positions, "kind of position embedding"),
+    REAL("model", rotary_percent, "1", "part of each head that rope rotates"),
+    BOOL("model", rotary_interleaved, "false", "rope rotates neighbouring pairs"),
+    BOOL("model", add_bias_linear, "true", "bias in linear layers"),
+    BOOL("model", add_qkv_bias, "false", "bias in the QKV projection alone"),
+    BOOL("model", untie_embeddings_and_output_weights, "false", "output layer has weights of its own"),
+    BOOL("model", qk_layernorm, "false", "norm of queries and keys"),
+    BOOL("model", attention_output_gate, "false", "gate on the attention output"),
+    REAL("model", attention_dropout, "0.1", "dropout of attention probabilities"),
+    REAL("model", hidden_dropout, "0.1", "dropout of hidden states"),
+    BOOL("model", attention_softmax_in_fp32, "false", "softmax in fp32 where it is not fused"),
+    BOOL("model", apply_query_key_layer_scaling, "false", "scale Q*K by 1/layer number; turns attention_softmax_in_fp32 on"),
+    BOOL("model", apply_residual_connection_post_layernorm, "false", "residual taken after the norm"),
+
+    /* [parallel] */
+    COUNT("parallel", world_size, "0", 1, MAX_WORLD, "GPUs", NULL, "GPUs of the whole job; required"),
+    COUNT("parallel", tensor_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "tensor parallel size"),
+    COUNT("parallel", pipeline_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "pipeline stages"),
+    COUNT("parallel", virtual_pipeline_model_parallel_size, "0", 0, MAX_LAYERS, "chunks", "no virtual pipeline", "model chunks of each pipeline rank (interleaved schedule)"),
+    COUNT("parallel", num_layers_per_virtual_pipeline_stage, "0", 0, MAX_LAYERS, "layers", "not given", "layers of each model chunk; another way to give the virtual pipeline size"),
+    COUNT("parallel", microbatch_group_size_per_virtual_pipeline_stage, "0", 0, MAX_BATCH, "micro-batches", "pipeline_model_parallel_size", "micro-batches that run through a chunk in a row"),
+    COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size; only 1 is simulated"),
+    COUNT("parallel", expert_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "expert parallel size; only 1 is simulated"),
+    COUNT("parallel", expert_tensor_parallel_size, "0", 0, MAX_WORLD, "GPUs", "tensor_model_parallel_size", "tensor parallel size of experts"),
+    BOOL("parallel", sequence_parallel, "false", "split activations between tensor parallel regions along the sequence"),
+    BOOL("parallel", use_tp_pp_dp_mapping, "false", "rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp"),
+    COUNT("parallel", decoder_first_pipeline_num_layers, "0", 0, MAX_LAYERS, "layers", "even split", "layers of the first pipeline rank"),
+    COUNT("parallel", decoder_last_pipeline_num_layers, "0", 0, MAX_LAYERS, "layers", "even split", "layers of the last pipeline rank"),
+    BOOL("parallel", account_for_embedding_in_pipeline_split, "false", "the embedding counts as a layer when layers are split"),
+    BOOL("parallel", account_for_loss_in_pipeline_split, "false", "the loss counts as a layer when layers are split"),
+    TEXT("parallel", pipeline_model_parallel_layout, NULL, "layers of every stage, such as Ettt|(tt|)*6tL"),
+    BOOL("parallel", overlap_p2p_communication, "true", "overlap pipeline sends and receives with compute; only with a virtual pipeline"),
+    BOOL("parallel", deallocate_pipeline_outputs, "true", "free a stage's output once it is sent"),
+    BOOL("parallel", defer_embedding_wgrad_compute, "false", "compute the output layer's weight gradient after the pipeline's flush"),
+    COUNT("parallel", wgrad_deferral_limit, "0", 0, MAX_BATCH, "micro-batches", "all", "micro-batches deferred by defer_embedding_wgrad_compute"),
+    BOOL("parallel", tp_comm_overlap, "false", "Transformer Engine user buffers for tensor parallel communication"),
+
+    /* [train] */
+    COUNT("train", micro_batch_size, "1", 1, MAX_MICRO_BATCH, "sequences", NULL, "sequences of one micro-batch"),
+    COUNT("train", global_batch_size, "0", 0, MAX_BATCH, "sequences", "micro_batch_size * data parallel size", "sequences of one step over all GPUs"),
+    COUNT("train", seq_length, "0", 1, MAX_SEQ, "tokens", NULL, "tokens of one sequence; required"),
+    BOOL("train", create_attention_mask_in_dataloader, "false", "the data loader builds the causal mask (Megatron-LM's own default is true, unless --no-create-attention-mask-in-dataloader)"),
+    CHOICE("train", attention_backend, "auto", attentions, "attention kernels; auto: what Transformer Engine picks on the GPU"),
+    CHOICE("train", transformer_impl, "transformer_engine", impls, "implementation of the layers"),
+    BOOL("train", apply_rope_fusion, "true", "fused rope kernel"),
+    BOOL("train", bias_activation_fusion, "true", "bias and activation in one kernel"),
+    BOOL("train", bias_dropout_fusion, "true", "bias, dropout and residual in one kernel"),
+    BOOL("train", masked_softmax_fusion, "true", "fused scale, mask and softmax where attention is local"),
+    BOOL("train", gradient_accumulation_fusion, "true", "weight gradients are added to the gradient buffer by the matrix product itself"),
+    BOOL("train", cross_entropy_loss_fusion, "false", "fused cross-entropy"),
+    CHOICE("train", cross_entropy_fusion_impl, "native", ce_impls, "which fused cross-entropy"),
+    BOOL("train", deterministic_mode, "false", "deterministic kernels"),
+    BOOL("train", check_for_nan_in_loss_and_grad, "true", "look for NaN in loss and gradients"),
+
+    /* [precision] */
+    BOOL("precision", bf16, "true", "train in bf16; with fp16 = true the default is false"),
+    BOOL("precision", fp16, "false", "train in fp16"),
+    BOOL("precision", accumulate_allreduce_grads_in_fp32, "true", "gradients in fp32; default true with bf16, else false"),
+    BOOL("precision", fp32_residual_connection, "false", "residual stream in fp32"),
+
+    /* [recompute] */
+    CHOICE("recompute", recompute_granularity, "none", granularities, "what the backward pass computes again"),
+    CHOICE("recompute", recompute_method, "none", methods, "which layers, with full recompute"),
+    COUNT("recompute", recompute_num_layers, "0", 0, MAX_LAYERS, "layers", "not given", "uniform: layers of one checkpointed group; block: layers of a chunk that are checkpointed"),
+    { .section = "recompute", .name = "recompute_modules", .type = SIM_KEY_SET, .offset = FIELD(recompute_modules),
+      .text = "core_attn", .choices = modules, .doc = "modules that selective recompute computes again" },
+    BOOL("recompute", distribute_saved_activations, "false", "full recompute: saved layer inputs are split over tensor parallel ranks"),
+    COUNT("recompute", num_microbatches_with_partial_activation_checkpoints, "0", 0, MAX_BATCH, "micro-batches", "off", "full recompute: micro-batches in flight that keep everything"),
+
+    /* [optimizer] */
+    CHOICE("optimizer", optimizer, "adam", optimizers, "optimizer"),
+    BOOL("optimizer", use_distributed_optimizer, "false", "split optimizer state over data parallel ranks"),
+    BOOL("optimizer", overlap_grad_reduce, "false", "reduce gradients bucket by bucket during backward"),
+    BOOL("optimizer", overlap_param_gather, "false", "gather parameters bucket by bucket during forward"),
+    COUNT("optimizer", ddp_bucket_size, "0", 0, MAX_ELEMENTS, "elements", "max(40e6, 1e6 * data parallel size)", "elements of one gradient bucket"),
+    COUNT("optimizer", ddp_num_buckets, "0", 0, MAX_LAYERS, "buckets", "by ddp_bucket_size", "number of gradient buckets"),
+    BOOL("optimizer", ddp_pad_buckets_for_high_nccl_busbw, "false", "pad buckets to a multiple of 65536 elements"),
+    COUNT("optimizer", num_distributed_optimizer_instances, "1", 1, MAX_WORLD, NULL, NULL, "copies of the split optimizer state"),
+    BOOL("optimizer", use_precision_aware_optimizer, "false", "optimizer state in the types below"),
+    BOOL("optimizer", store_param_remainders, "true", "precision-aware: store only what bf16 parameters lack to fp32"),
+    CHOICE("optimizer", main_grads_dtype, "fp32", dtypes, "precision-aware: type of gradients"),
+    CHOICE("optimizer", main_params_dtype, "fp32", dtypes, "precision-aware: type of master parameters"),
+    CHOICE("optimizer", exp_avg_dtype, "fp32", dtypes, "precision-aware: type of first moments"),
+    CHOICE("optimizer", exp_avg_sq_dtype, "fp32", dtypes, "precision-aware: type of second moments"),
+    BOOL("optimizer", log_params_norm, "false", "compute the norm of the parameters"),
+    BOOL("optimizer", log_num_zeros_in_grad, "false", "count zeros in the gradients"),
+    BOOL("optimizer", decoupled_lr, "false", "a learning rate of its own for embedding and output layer"),
+
+    /* [device] */
+    { .section = "device", .name = "gpu", .type = SIM_KEY_TEXT, .offset = FIELD(gpu), .text = "h100-80gb-sxm",
+      .own_section = true, .doc = "GPU of every rank; see `mbsim gpus`" },
+    BYTES("device", memory_bytes, "0", "as CUDA reports for the GPU", "total memory of one GPU"),
+    BYTES("device", reserved_outside_bytes, "0", "nothing", "memory that PyTorch cannot use: CUDA context, communicators, other processes"),
+    { .section = "device", .name = "backend", .type = SIM_KEY_CHOICE, .offset = FIELD(backend), .text = "synthetic",
+      .choices = backends, .own_section = true, .doc = "what stands for the device" },
+    TEXT("device", cublas_workspace_config, NULL, "text of CUBLAS_WORKSPACE_CONFIG, such as :4096:8"),
+
+    /* [allocator] */
+    { .section = "allocator", .name = "conf", .type = SIM_KEY_TEXT, .offset = FIELD(conf),
+      .own_section = true, .doc = "text of PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True" },
+    { .section = "allocator", .name = "addresses", .type = SIM_KEY_CHOICE, .offset = FIELD(addresses), .text = "reuse",
+      .choices = address_orders, .own_section = true, .doc = "where the synthetic device places a new segment: the lowest gap that fits, above or below all earlier ones" },
+
+    /* [run] */
+    COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
+};
+
+static const sim_key_alias_t aliases[] = {
+    { "num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers", NULL, NULL },
+    { "num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers", NULL, NULL },
+    { "num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size", NULL, NULL },
+    { "microbatch_group_size_per_vp_stage", "microbatch_group_size_per_virtual_pipeline_stage", NULL, NULL },
+    { "overlap_p2p_comm", "overlap_p2p_communication", NULL, NULL },
+    { "no_overlap_p2p_communication", "overlap_p2p_communication", "false", "true" },
+    { "tp", "tensor_model_parallel_size", NULL, NULL },
+    { "pp", "pipeline_model_parallel_size", NULL, NULL },
+    { "vpp", "virtual_pipeline_model_parallel_size", NULL, NULL },
+    { "cp", "context_parallel_size", NULL, NULL },
+    { "ep", "expert_model_parallel_size", NULL, NULL },
+    { "etp", "expert_tensor_parallel_size", NULL, NULL },
+    { "mbs", "micro_batch_size", NULL, NULL },
+    { "gbs", "global_batch_size", NULL, NULL },
+    { "seq_len", "seq_length", NULL, NULL },
+    { "sequence_length", "seq_length", NULL, NULL },
+    { "encoder_seq_length", "seq_length", NULL, NULL },
+    { "swiglu", "activation_func", "swiglu", NULL },
+    { "squared_relu", "activation_func", "squared_relu", NULL },
+    { "disable_bias_linear", "add_bias_linear", "false", "true" },
+    { "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights", "false", "true" },
+    { "head_dim", "kv_channels", NULL, NULL },
+    { "use_flash_attn", "attention_backend", "flash", NULL },
+    { "no_rope_fusion", "apply_rope_fusion", "false", "true" },
+    { "bias_gelu_fusion", "bias_activation_fusion", NULL, NULL },
+    { "bias_swiglu_fusion", "bias_activation_fusion", NULL, NULL },
+    { "no_bias_gelu_fusion", "bias_activation_fusion", "false", "true" },
+    { "no_bias_swiglu_fusion", "bias_activation_fusion", "false", "true" },
+    { "no_bias_dropout_fusion", "bias_dropout_fusion", "false", "true" },
+    { "no_masked_softmax_fusion", "masked_softmax_fusion", "false", "true" },
+    { "no_gradient_accumulation_fusion", "gradient_accumulation_fusion", "false", "true" },
+    { "no_create_attention_mask_in_dataloader", "create_attention_mask_in_dataloader", "false", "true" },
+    { "no_check_for_nan_in_loss_and_grad", "check_for_nan_in_loss_and_grad", "false", "true" },
+    { "check_for_nan_in_grad", "check_for_nan_in_loss_and_grad", NULL, NULL },
+    { "grad_reduce_in_fp32", "accumulate_allreduce_grads_in_fp32", NULL, NULL },
+    { "recompute_activations", "recompute_granularity", "selective", NULL },
+    { "bucket_size", "ddp_bucket_size", NULL, NULL },
+    { "pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw", NULL, NULL },
+    { "pytorch_cuda_alloc_conf", "conf", NULL, NULL },
+};
+
+static const sim_key_refused_t refused[] = {
+    { "hf_config", "none" },
+    { "version", "" },
+    { "num_experts", "none 0" },
+    { "num_moe_experts", "none 0" },
+    { "moe_*", "none false 0" },
+    { "overlap_moe_expert_parallel_comm", "false" },
+    { "delay_wgrad_compute", "false" },
+    { "multi_latent_attention", "false" },
+    { "q_lora_rank", "none" },
+    { "kv_lora_rank", "none" },
+    { "mtp_num_layers", "none 0" },
+    { "experimental_attention_variant", "none" },
+    { "fp8", "none false" },
+    { "fp8_*", "none false" },
+    { "fp4*", "none false" },
+    { "first_last_layers_bf16", "false" },
+    { "reuse_grad_buf_for_mxfp8_param_ag", "false" },
+    { "cp_comm_type", "none" },
+    { "hierarchical_context_parallel_sizes", "none" },
+    { "cpu_offloading*", "none false 0" },
+    { "fine_grained_activation_offloading", "false" },
+    { "offload_modules", "none" },
+    { "optimizer_cpu_offload", "false" },
+    { "optimizer_offload_fraction", "0" },
+    { "use_megatron_fsdp", "false" },
+    { "use_custom_fsdp", "false" },
+    { "use_torch_fsdp2", "false" },
+    { "data_parallel_sharding_strategy", "no_shard none" },
+    { "cuda_graph_impl", "none" },
+    { "enable_cuda_graph", "false" },
+    { "external_cuda_graph", "false" },
+    { "nccl_ub", "false" },
+    { "reduce_scatter_with_fp32_accumulation", "false" },
+    { "overlap_p2p_comm_warmup_flush", "false" },
+    { "overlap_p2p_communication_warmup_flush", "false" },
+    { "empty_unused_memory_level", "0" },
+    { "rampup_batch_size", "none" },
+    { "logit_dtype", "none" },
+    { "use_te_activation_func", "false" },
+    { "lora_*", "none false 0" },
+    { "peft*", "none" },
+};
+/* clang-format on */
+
+const sim_key_t *sim_keys(size_t *n_p)
+{
+    *n_p = sizeof(keys) / sizeof(keys[0]);
+    return keys;
+}
+
+const sim_key_alias_t *sim_key_aliases(size_t *n_p)
+{
+    *n_p = sizeof(aliases) / sizeof(aliases[0]);
+    return aliases;
+}
+
+const sim_key_refused_t *sim_keys_refused(size_t *n_p)
+{
+    *n_p = sizeof(refused) / sizeof(refused[0]);
+    return refused;
+}
+
+bool sim_section_is_known(const char *section)
+{
+    for (const char *const *s = sim_sections; *s != NULL; s++) {
+        if (strcmp(*s, section) == 0)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What follows from several keys. Defaults that depend on others are those of Megatron-LM's
+ * training/arguments.py and core/transformer/transformer_config.py. */
+#include "config.h"
+
+#include "sim/base/units.h"
+#include "sim/scenario/keys.h"
+#include "sim/scenario/rules.h"
+#include "sim/scenario/scenario.h"
+#include "sim/scenario/state.h"
+
+#include <string.h>
+
+/* Undo what an earlier resolve filled in. */
+static void forget_derived(sim_scenario_t *s)
+{
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        sim_key_entry_t *entry = &s->state->entries[i];
+        if (entry->how == SIM_KEY_DERIVED)
+            sim_key_reset(s, i);
+        else if (entry->overruled)
+            memcpy((char *)s + keys[i].offset, entry->given, sim_key_size(&keys[i]));
+        entry->overruled = false;
+    }
+    topo_stages_fini(&s->stages);
+    s->stages = (topo_stages_t){ 0 };
+    s->grid = (topo_grid_t){ 0 };
+    s->gpu_p = NULL;
+    s->n_microbatches = 0;
+}
+
+static sim_key_entry_t *entry_of(sim_scenario_t *s, const char *key)
+{
+    return &s->state->entries[sim_key_index(key)];
+}
+
+/* Megatron-LM does not let the value stand: it becomes `value`, of the field's type. */
+static void overrule(sim_scenario_t *s, const char *name, void *field, const void *value)
+{
+    size_t n, k = sim_key_index(name);
+    size_t size = sim_key_size(&sim_keys(&n)[k]);
+    sim_key_entry_t *entry = &s->state->entries[k];
+    if (!entry->overruled)
+        memcpy(entry->given, field, size);
+    entry->overruled = true;
+    memcpy(field, value, size);
+}
+
+/* Give `key` the value that others imply, unless it was given or implied already. */
+static void imply_count(sim_scenario_t *s, const char *key, uint64_t *field, uint64_t value)
+{
+    if (*field == 0 && entry_of(s, key)->how != SIM_KEY_WRONG) {
+        *field = value;
+        entry_of(s, key)->how = SIM_KEY_DERIVED;
+    }
+}
+
+static void imply_bool(sim_scenario_t *s, const char *key, bool *field, bool value)
+{
+    if (entry_of(s, key)->how == SIM_KEY_DEFAULT && *field != value) {
+        *field = value;
+        entry_of(s, key)->how = SIM_KEY_DERIVED;
+    }
+}
+
+static void derive_activation(sim_scenario_t *s)
+{
+    const sim_act_t swiglu = SIM_ACT_SWIGLU, geglu = SIM_ACT_GEGLU;
+    if (s->gated_linear_unit && s->activation_func == SIM_ACT_SILU)
+        overrule(s, "activation_func", &s->activation_func, &swiglu);
+    if (s->gated_linear_unit && s->activation_func == SIM_ACT_GELU)
+        overrule(s, "activation_func", &s->activation_func, &geglu);
+    bool gated = s->activation_func == SIM_ACT_SWIGLU || s->activation_func == SIM_ACT_GEGLU;
+    imply_bool(s, "gated_linear_unit", &s->gated_linear_unit, gated);
+    if (!gated && (s->activation_func != SIM_ACT_GELU || !s->add_bias_linear))
+        imply_bool(s, "bias_activation_fusion", &s->bias_activation_fusion, false);
+}
+
+static void derive_model(sim_scenario_t *s)
+{
+    derive_activation(s);
+    uint64_t h = s->hidden_size, heads = s->num_attention_heads;
+    imply_count(s, "ffn_hidden_size", &s->ffn_hidden_size,
+                s->activation_func == SIM_ACT_SWIGLU ? 8 * h / 3 / 64 * 64 : 4 * h);
+    imply_count(s, "num_query_groups", &s->num_query_groups, heads);
+    imply_count(s, "kv_channels", &s->kv_channels, heads == 0 ? 0 : h / heads);
+    imply_count(s, "vocab_size", &s->vocab_size, s->padded_vocab_size);
+    imply_count(s, "padded_vocab_size", &s->padded_vocab_size,
+                base_u64_round_up(s->vocab_size,
+                                  s->make_vocab_size_divisible_by * s->tensor_model_parallel_size));
+    imply_count(s, "max_position_embeddings", &s->max_position_embeddings, s->seq_length);
+    if (s->apply_query_key_layer_scaling)
+        imply_bool(s, "attention_softmax_in_fp32", &s->attention_softmax_in_fp32, true);
+}
+
+static void derive_precision(sim_scenario_t *s)
+{
+    if (s->fp16)
+        imply_bool(s, "bf16", &s->bf16, false);
+    if (!s->bf16)
+        imply_bool(s, "accumulate_allreduce_grads_in_fp32", &s->accumulate_allreduce_grads_in_fp32,
+                   false);
+}
+
+static void derive_virtual_pipeline(sim_scenario_t *s)
+{
+    const uint64_t none = 0;
+    uint64_t pp = s->pipeline_model_parallel_size;
+    uint64_t per_chunk = s->num_layers_per_virtual_pipeline_stage;
+    uint64_t slots = s->num_layers + s->account_for_embedding_in_pipeline_split +
+                     s->account_for_loss_in_pipeline_split;
+    if (per_chunk != 0 && slots % (pp * per_chunk) == 0)
+        imply_count(s, "virtual_pipeline_model_parallel_size",
+                    &s->virtual_pipeline_model_parallel_size, slots / pp / per_chunk);
+    if (s->virtual_pipeline_model_parallel_size == 1) /* arguments.py: one chunk is none */
+        overrule(s, "virtual_pipeline_model_parallel_size",
+                 &s->virtual_pipeline_model_parallel_size, &none);
+}
+
+/* What arguments.py makes of keys that do not go together, and the defaults that follow. */
+static void derive_parallel(sim_scenario_t *s)
+{
+    const bool off = false;
+    if (s->virtual_pipeline_model_parallel_size == 0 && s->overlap_p2p_communication)
+        overrule(s, "overlap_p2p_communication", &s->overlap_p2p_communication, &off);
+    if (s->tensor_model_parallel_size == 1 && s->sequence_parallel)
+        overrule(s, "sequence_parallel", &s->sequence_parallel, &off);
+    imply_count(s, "microbatch_group_size_per_virtual_pipeline_stage",
+                &s->microbatch_group_size_per_virtual_pipeline_stage,
+                s->pipeline_model_parallel_size);
+    imply_count(s, "expert_tensor_parallel_size", &s->expert_tensor_parallel_size,
+                s->tensor_model_parallel_size);
+    uint64_t dp = s->world_size / (s->tensor_model_parallel_size * s->pipeline_model_parallel_size *
+                                   s->context_parallel_size);
+    uint64_t step = s->micro_batch_size * dp;
+    imply_count(s, "global_batch_size", &s->global_batch_size, step);
+    s->n_microbatches =
+        step != 0 && s->global_batch_size % step == 0 ? s->global_batch_size / step : 0;
+}
+
+static void derive_device(sim_scenario_t *s)
+{
+    s->gpu_p = s->gpu == NULL ? NULL : topo_gpu_find(s->gpu);
+    imply_count(s, "memory_bytes", &s->memory_bytes,
+                s->gpu_p == NULL ? UINT64_C(1) << 50 : s->gpu_p->total_bytes);
+}
+
+static bool usable(const sim_scenario_t *s, const char *const *keys)
+{
+    for (; *keys != NULL; keys++) {
+        if (!sim_key_is_usable(s, *keys))
+            return false;
+    }
+    return true;
+}
+
+static bool make_grid(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    static const char *const keys[] = { "world_size",
+                                        "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "context_parallel_size",
+                                        "expert_model_parallel_size",
+                                        "expert_tensor_parallel_size",
+                                        NULL };
+    base_err_t err;
+    if (!usable(s, keys))
+        return false;
+    if (topo_grid_init(
+            &s->grid, (uint32_t)s->world_size, (uint32_t)s->tensor_model_parallel_size,
+            (uint32_t)s->context_parallel_size, (uint32_t)s->expert_model_parallel_size,
+            (uint32_t)s->expert_tensor_parallel_size, (uint32_t)s->pipeline_model_parallel_size,
+            s->use_tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp", &err) == BASE_OK)
+        return true;
+    sim_rule_broken(c, "world_size", "%s", err.text);
+    return false;
+}
+
+static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    static const char *const keys[] = { "num_layers",
+                                        "pipeline_model_parallel_size",
+                                        "virtual_pipeline_model_parallel_size",
+                                        "num_layers_per_virtual_pipeline_stage",
+                                        "decoder_first_pipeline_num_layers",
+                                        "decoder_last_pipeline_num_layers",
+                                        "account_for_embedding_in_pipeline_split",
+                                        "account_for_loss_in_pipeline_split",
+                                        NULL };
+    const topo_stages_config_t config = {
+        .num_layers = (uint32_t)s->num_layers,
+        .pp = (uint32_t)s->pipeline_model_parallel_size,
+        .vpp = (uint32_t)s->virtual_pipeline_model_parallel_size,
+        .first_stage_layers = (uint32_t)s->decoder_first_pipeline_num_layers,
+        .last_stage_layers = (uint32_t)s->decoder_last_pipeline_num_layers,
+        .account_for_embedding = s->account_for_embedding_in_pipeline_split,
+        .account_for_loss = s->account_for_loss_in_pipeline_split,
+        .layout = s->pipeline_model_parallel_layout,
+    };
+    base_err_t err;
+    if (!usable(s, keys))
+        return false;
+    if (topo_stages_init(&s->stages, &config, &err) != BASE_OK) {
+        sim_rule_broken(c, config.layout != NULL ? "pipeline_model_parallel_layout" : "num_layers",
+                        "%s", err.text);
+        return false;
+    }
+    if (config.layout != NULL && s->stages.vpp > 1)
+        imply_count(s, "virtual_pipeline_model_parallel_size",
+                    &s->virtual_pipeline_model_parallel_size, s->stages.vpp);
+    return true;
+}
+
+bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
+{
+    sim_rule_context_t context = { .s = scenario, .diag = diag, .ok = true };
+    forget_derived(scenario);
+    derive_precision(scenario);
+    derive_model(scenario);
+    derive_virtual_pipeline(scenario);
+    bool stages = make_stages(scenario, &context); /* a layout says the virtual pipeline size */
+    derive_parallel(scenario);
+    derive_device(scenario);
+    bool rules = sim_rules_check(scenario, diag);
+    bool grid = make_grid(scenario, &context);
+    return stages && rules && grid;
+}
