@@ -5,6 +5,7 @@
 #define SIM_MEMORY_CACHING_ALLOCATOR_H
 
 #include "sim/base/err.h"
+#include "sim/memory/alloc_conf.h"
 #include "sim/memory/device.h"
 
 #include <stdbool.h>
@@ -27,7 +28,10 @@ void sim_alloc_destroy(sim_alloc_t *alloc);
  * the keys before the bad one have taken effect, as in PyTorch. */
 base_status_t sim_alloc_configure(sim_alloc_t *alloc, const char *conf, base_err_t *err);
 
-/* set_per_process_memory_fraction(x), 0 <= x <= 1. */
+/* The settings as they are now; valid as long as `alloc`. */
+const sim_alloc_conf_t *sim_alloc_conf(const sim_alloc_t *alloc);
+
+/* set_per_process_memory_fraction(x), 0 <= x <= 1; 1 means no limit. */
 void sim_alloc_set_fraction(sim_alloc_t *alloc, double fraction);
 
 /* Allocate `bytes` on `stream` (handle; 0 = default). 0 bytes gives SIM_BLOCK_NONE and touches
@@ -75,8 +79,11 @@ typedef struct {
     sim_stat_t inactive_split[SIM_N_POOLS];
     sim_stat_t oversize_allocations, oversize_segments;
     uint64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
+    uint64_t num_oom_rejections;
 } sim_alloc_stats_t;
 
+/* Valid until the next call for `alloc`. The oversize figures are signed: lowering
+ * max_split_size_mb at run time can drive them below zero, in PyTorch too. */
 const sim_alloc_stats_t *sim_alloc_stats(const sim_alloc_t *alloc);
 
 /* Figures of the last failed allocation, as PyTorch's message gives them. */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/xmem.h"
+#include "sim/memory/alloc_internal.h"
+
+#include <stdlib.h>
+
+uint64_t sim_alloc_block_addr(const sim_alloc_t *a, sim_block_t block)
+{
+    return a->blocks[block].addr;
+}
+
+uint64_t sim_alloc_block_bytes(const sim_alloc_t *a, sim_block_t block)
+{
+    return a->blocks[block].size;
+}
+
+static uint64_t current(const sim_alloc_t *a, stat_id_t id)
+{
+    return a->stat[id][SMALL].current + a->stat[id][LARGE].current;
+}
+
+uint64_t sim_alloc_allocated_bytes(const sim_alloc_t *a)
+{
+    return current(a, ST_ALLOCATED_BYTES);
+}
+
+uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *a)
+{
+    return current(a, ST_RESERVED_BYTES);
+}
+
+static void reset_signed_peak(signed_stat_t *s)
+{
+    s->peak = s->current;
+}
+
+void sim_alloc_reset_peak(sim_alloc_t *a)
+{
+    for (int id = 0; id < N_STATS; id++) {
+        for (int pool = 0; pool < N_POOLS; pool++)
+            a->stat[id][pool].peak = a->stat[id][pool].current;
+        a->all_peak[id] = current(a, (stat_id_t)id);
+    }
+    reset_signed_peak(&a->oversize_allocations);
+    reset_signed_peak(&a->oversize_segments);
+}
+
+static void reset_signed_accumulated(signed_stat_t *s)
+{
+    s->increased = 0;
+    s->current_reset = s->current;
+}
+
+void sim_alloc_reset_accumulated(sim_alloc_t *a)
+{
+    for (int id = 0; id < N_STATS; id++)
+        for (int pool = 0; pool < N_POOLS; pool++) {
+            a->stat[id][pool].increased = 0;
+            a->stat[id][pool].current_reset = a->stat[id][pool].current;
+        }
+    reset_signed_accumulated(&a->oversize_allocations);
+    reset_signed_accumulated(&a->oversize_segments);
+    a->num_alloc_retries = a->num_ooms = a->num_sync_all_streams = 0;
+    a->num_device_alloc = a->num_device_free = a->num_oom_rejections = 0;
+}
+
+static void fill(const sim_alloc_t *a, stat_id_t id, sim_stat_t out[SIM_N_POOLS])
+{
+    const pool_stat_t *s = a->stat[id];
+    for (int pool = 0; pool < N_POOLS; pool++)
+        out[SIM_POOL_SMALL + pool] = (sim_stat_t){
+            .current = s[pool].current,
+            .peak = s[pool].peak,
+            .allocated = s[pool].increased,
+            .freed = s[pool].current_reset + s[pool].increased - s[pool].current,
+        };
+    out[SIM_POOL_ALL] = (sim_stat_t){
+        .current = current(a, id),
+        .peak = a->all_peak[id],
+        .allocated = out[SIM_POOL_SMALL].allocated + out[SIM_POOL_LARGE].allocated,
+        .freed = out[SIM_POOL_SMALL].freed + out[SIM_POOL_LARGE].freed,
+    };
+}
+
+static sim_stat_t from_signed(const signed_stat_t *s)
+{
+    return (sim_stat_t){
+        .current = (uint64_t)s->current,
+        .peak = (uint64_t)s->peak,
+        .allocated = (uint64_t)s->increased,
+        .freed = (uint64_t)(s->current_reset + s->increased - s->current),
+    };
+}
+
+const sim_alloc_stats_t *sim_alloc_stats(const sim_alloc_t *a)
+{
+    sim_alloc_stats_t *out = a->stats;
+    fill(a, ST_ALLOCATED_BYTES, out->allocated_bytes);
+    fill(a, ST_RESERVED_BYTES, out->reserved_bytes);
+    fill(a, ST_ACTIVE_BYTES, out->active_bytes);
+    fill(a, ST_INACTIVE_SPLIT_BYTES, out->inactive_split_bytes);
+    fill(a, ST_REQUESTED_BYTES, out->requested_bytes);
+    fill(a, ST_ALLOCATION, out->allocation);
+    fill(a, ST_SEGMENT, out->segment);
+    fill(a, ST_ACTIVE, out->active);
+    fill(a, ST_INACTIVE_SPLIT, out->inactive_split);
+    out->oversize_allocations = from_signed(&a->oversize_allocations);
+    out->oversize_segments = from_signed(&a->oversize_segments);
+    out->num_alloc_retries = a->num_alloc_retries;
+    out->num_ooms = a->num_ooms;
+    out->num_sync_all_streams = a->num_sync_all_streams;
+    out->num_device_alloc = a->num_device_alloc;
+    out->num_device_free = a->num_device_free;
+    out->num_oom_rejections = a->num_oom_rejections;
+    return out;
+}
+
+static int by_address(const void *x, const void *y, void *arg)
+{
+    const sim_alloc_t *alloc = arg;
+    uint64_t a = alloc->blocks[*(const uint32_t *)x].addr;
+    uint64_t b = alloc->blocks[*(const uint32_t *)y].addr;
+    return (a > b) - (a < b);
+}
+
+/* Blocks from `id` to the end of its mapped range; returns the block after it, NONE at the end. */
+static uint32_t visit_range(const sim_alloc_t *a, uint32_t id, sim_block_f visit, void *arg)
+{
+    uint64_t start = a->blocks[id].addr, bytes = 0;
+    uint32_t end = id;
+    for (; end != NONE && a->blocks[end].is_mapped; end = a->blocks[end].next)
+        bytes += a->blocks[end].size;
+    for (; id != end; id = a->blocks[id].next) {
+        const block_t *b = &a->blocks[id];
+        bool is_active = b->is_allocated || b->n_events > 0;
+        visit(arg, &(sim_block_info_t){
+                       .segment_addr = start,
+                       .segment_bytes = bytes,
+                       .addr = b->addr,
+                       .bytes = b->size,
+                       .requested_bytes = b->requested,
+                       .stream = a->streams[b->stream].handle,
+                       .is_large = b->pool == LARGE,
+                       .is_expandable = b->segment != NONE,
+                       .is_allocated = b->is_allocated,
+                       .is_active = is_active,
+                   });
+    }
+    return end;
+}
+
+void sim_alloc_foreach(const sim_alloc_t *a, sim_block_f visit, void *arg)
+{
+    uint32_t *heads = base_xcalloc(a->n_blocks, sizeof(*heads)), n = 0;
+    for (uint32_t i = 0; i < a->n_blocks; i++)
+        if (a->blocks[i].is_used && a->blocks[i].prev == NONE)
+            heads[n++] = i;
+    qsort_r(heads, n, sizeof(*heads), by_address, (void *)a);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t id = heads[i]; id != NONE;)
+            id = a->blocks[id].is_mapped ? visit_range(a, id, visit, arg) : a->blocks[id].next;
+    free(heads);
+}

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/memory/caching_allocator.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+#include "sim/memory/alloc_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* c10/cuda/CUDACachingAllocator.cpp and c10/core/CachingDeviceAllocator.h, 2.6 to 2.13. */
+#define MIN_BLOCK   512
+#define SMALL_MAX   BASE_MIB        /* larger rounded sizes go to the large pool */
+#define SMALL_SEG   (2 * BASE_MIB)  /* segment for a small request */
+#define MIN_LARGE   (10 * BASE_MIB) /* from here on a request gets its own segment, */
+#define ROUND_LARGE (2 * BASE_MIB)  /* rounded up to this */
+#define REFUSED     (UINT64_C(1) << 60)
+
+_Static_assert(sizeof(block_t) == 64, "one cache line");
+
+/* ---- records ---- */
+
+void sim__reserve_blocks(sim_alloc_t *a, uint32_t n)
+{
+    if (a->n_blocks + n <= a->blocks_cap)
+        return;
+    uint32_t cap = a->blocks_cap == 0 ? 256 : a->blocks_cap * 2;
+    void *raw = base_xrealloc(NULL, (size_t)cap + 1, sizeof(block_t));
+    block_t *blocks = (block_t *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
+    if (a->n_blocks > 0)
+        memcpy(blocks, a->blocks, a->n_blocks * sizeof(block_t));
+    free(a->blocks_raw);
+    a->blocks_raw = raw;
+    a->blocks = blocks;
+    a->blocks_cap = cap;
+}
+
+uint32_t sim__block_new(sim_alloc_t *a, uint64_t addr, uint64_t size, uint32_t stream,
+                        uint32_t pool)
+{
+    uint32_t id = a->unused_block;
+    if (id != NONE) {
+        a->unused_block = a->blocks[id].next;
+    } else {
+        sim__reserve_blocks(a, 1);
+        id = a->n_blocks++;
+    }
+    a->blocks[id] = (block_t){ .addr = addr,
+                               .size = size,
+                               .prev = NONE,
+                               .next = NONE,
+                               .stream = stream,
+                               .segment = NONE,
+                               .foreign = NONE,
+                               .pool = (uint8_t)pool,
+                               .is_used = true,
+                               .is_mapped = true };
+    return id;
+}
+
+void sim__block_delete(sim_alloc_t *a, uint32_t id)
+{
+    a->blocks[id].is_used = false;
+    a->blocks[id].next = a->unused_block;
+    a->unused_block = id;
+}
+
+void sim__link_after(sim_alloc_t *a, uint32_t id, uint32_t rest)
+{
+    block_t *b = &a->blocks[id], *r = &a->blocks[rest];
+    r->prev = id;
+    r->next = b->next;
+    if (r->next != NONE)
+        a->blocks[r->next].prev = rest;
+    b->next = rest;
+}
+
+static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t order)
+{
+    if (a->n_streams == a->streams_cap) {
+        a->streams_cap = a->streams_cap == 0 ? 4 : a->streams_cap * 2;
+        a->streams = base_xrealloc(a->streams, a->streams_cap, sizeof(*a->streams));
+        a->stream_order = base_xrealloc(a->stream_order, a->streams_cap, sizeof(uint32_t));
+    }
+    uint32_t id = a->n_streams++;
+    memmove(&a->stream_order[order + 1], &a->stream_order[order],
+            (id - order) * sizeof(*a->stream_order));
+    a->stream_order[order] = id;
+    a->streams[id] = (stream_t){ .handle = handle, .first_event = NONE, .last_event = NONE };
+    return id;
+}
+
+/* First place in stream_order whose handle is not below `handle`. */
+static uint32_t stream_place(const sim_alloc_t *a, uint64_t handle)
+{
+    uint32_t lo = 0, hi = a->n_streams;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (a->streams[a->stream_order[mid]].handle < handle)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static uint32_t stream_known(const sim_alloc_t *a, uint64_t handle)
+{
+    uint32_t place = stream_place(a, handle);
+    if (place == a->n_streams || a->streams[a->stream_order[place]].handle != handle)
+        return NONE;
+    return a->stream_order[place];
+}
+
+static inline uint32_t stream_find(sim_alloc_t *a, uint64_t handle)
+{
+    if (a->streams[a->last_stream].handle == handle)
+        return a->last_stream;
+    uint32_t id = stream_known(a, handle);
+    if (id == NONE)
+        id = stream_new(a, handle, stream_place(a, handle));
+    a->last_stream = id;
+    return id;
+}
+
+/* ---- sizes ---- */
+
+static uint64_t round_to_division(const sim_alloc_t *a, uint64_t bytes)
+{
+    int log2 = 63 - __builtin_clzll(bytes);
+    int slot = log2 <= 20 ? 0 : log2 - 20;
+    uint64_t d = a->conf.divisions[slot < SIM_ALLOC_CONF_SLOTS ? slot : SIM_ALLOC_CONF_SLOTS - 1];
+    if (d <= 1 || d >= bytes || bytes / d < MIN_BLOCK || bytes == MIN_BLOCK * d)
+        return base_u64_round_up(bytes, MIN_BLOCK);
+    if ((bytes & (bytes - 1)) == 0)
+        return bytes;
+    return base_u64_round_up(bytes, (UINT64_C(1) << log2) / d);
+}
+
+static inline uint64_t round_size(const sim_alloc_t *a, uint64_t bytes)
+{
+    if (bytes < MIN_BLOCK)
+        return MIN_BLOCK;
+    if (__builtin_expect(a->conf.has_divisions, 0))
+        return round_to_division(a, bytes);
+    return (bytes + MIN_BLOCK - 1) & ~(uint64_t)(MIN_BLOCK - 1);
+}
+
+/* What cudaMalloc is asked for. */
+static uint64_t segment_size(const sim_alloc_t *a, uint64_t size)
+{
+    if (size <= SMALL_MAX)
+        return SMALL_SEG;
+    return size < MIN_LARGE ? a->conf.large_segment_bytes : base_u64_round_up(size, ROUND_LARGE);
+}
+
+void sim__oversize_add(signed_stat_t *s, int64_t by)
+{
+    s->current += by;
+    if (by > 0)
+        s->increased += by;
+    if (s->current > s->peak)
+        s->peak = s->current;
+}
+
+/* ---- free ---- */
+
+void sim__insert_free(sim_alloc_t *a, uint32_t id)
+{
+    block_t *b = &a->blocks[id];
+    b->stamp = a->calls[b->pool];
+    sim__set_insert(a, free_set(a, b), size_key(b->size), id);
+}
+
+uint64_t sim__merge(sim_alloc_t *a, uint32_t dst, uint32_t src)
+{
+    if (src == NONE)
+        return 0;
+    block_t *d = &a->blocks[dst], *s = &a->blocks[src];
+    if (!is_idle(s) || s->is_mapped != d->is_mapped)
+        return 0;
+    stream_t *stream = &a->streams[s->stream];
+    if (s->is_mapped)
+        sim__set_erase(a, &stream->free[s->pool], size_key(s->size), src);
+    else
+        sim__set_erase(a, &stream->unmapped[s->pool], UNMAPPED_KEY, src);
+    if (d->prev == src) {
+        d->addr = s->addr;
+        d->prev = s->prev;
+        if (d->prev != NONE)
+            a->blocks[d->prev].next = dst;
+    } else {
+        d->next = s->next;
+        if (d->next != NONE)
+            a->blocks[d->next].prev = dst;
+    }
+    uint64_t size = s->size;
+    d->size += size;
+    sim__block_delete(a, src);
+    return size;
+}
+
+/* The net effect of a free on inactive_split is one step, so that peaks see only the net. */
+static void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64_t merged_bytes,
+                                 uint32_t n_merged)
+{
+    uint64_t bytes_up = 0, count_up = 0;
+    if (is_split(b)) {
+        bytes_up = b->size;
+        count_up = 1;
+    }
+    if (bytes_up > merged_bytes)
+        stat_increase(a, ST_INACTIVE_SPLIT_BYTES, b->pool, bytes_up - merged_bytes);
+    else
+        stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, b->pool, merged_bytes - bytes_up);
+    if (count_up > n_merged)
+        stat_increase(a, ST_INACTIVE_SPLIT, b->pool, 1);
+    else
+        stat_decrease(a, ST_INACTIVE_SPLIT, b->pool, n_merged - count_up);
+}
+
+void sim__free_block(sim_alloc_t *a, uint32_t id)
+{
+    block_t *b = &a->blocks[id];
+    trace(a, SIM_TRACE_FREE_COMPLETED, b->addr, b->requested, b->stream);
+    uint64_t size = b->size;
+    uint64_t before = sim__merge(a, id, b->prev);
+    uint64_t behind = sim__merge(a, id, b->next);
+    sim__insert_free(a, id);
+    if (b->segment == NONE)
+        count_inactive_split(a, b, before + behind, (before != 0) + (behind != 0));
+    stat_decrease(a, ST_ACTIVE, b->pool, 1);
+    stat_decrease(a, ST_ACTIVE_BYTES, b->pool, size);
+    stat_decrease(a, ST_REQUESTED_BYTES, b->pool, b->requested);
+}
+
+void sim_alloc_free(sim_alloc_t *a, sim_block_t id)
+{
+    if (id == SIM_BLOCK_NONE)
+        return;
+    block_t *b = &a->blocks[id];
+    b->is_allocated = false;
+    stat_decrease(a, ST_ALLOCATION, b->pool, 1);
+    stat_decrease(a, ST_ALLOCATED_BYTES, b->pool, b->size);
+    trace(a, SIM_TRACE_FREE_REQUESTED, b->addr, b->requested, b->stream);
+    if (b->size >= a->conf.max_split_bytes)
+        sim__oversize_add(&a->oversize_allocations, -1);
+    if (b->foreign != NONE)
+        sim__record_events(a, id);
+    else
+        sim__free_block(a, id);
+}
+
+/* ---- allocate ---- */
+
+static inline uint64_t extended_size(const sim_alloc_t *a, const block_t *b)
+{
+    if (b->next == NONE || a->blocks[b->next].is_mapped)
+        return b->size;
+    return b->size + a->blocks[b->next].size;
+}
+
+/* From an expandable block at `at` on: with expandable segments, the local minimum of the size that
+ * it can grow to; without, the first block that is not expandable. */
+static cursor_t step_expandable(const sim_alloc_t *a, const set_t *set, cursor_t at)
+{
+    uint32_t id = set_at(a, set, at);
+    while (id != NONE && a->blocks[id].segment != NONE) {
+        cursor_t next = set_next(a, set, at);
+        uint32_t next_id = set_at(a, set, next);
+        if (a->conf.expandable_segments &&
+            (next_id == NONE ||
+             extended_size(a, &a->blocks[next_id]) >= extended_size(a, &a->blocks[id])))
+            return at;
+        at = next;
+        id = next_id;
+    }
+    return at;
+}
+
+static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+{
+    if (__builtin_expect(a->gc_on, 0))
+        a->calls[pool]++;
+    set_t *set = &a->streams[stream].free[pool];
+    cursor_t at = sim__set_lower_bound(a, set, size_key_wanted(size));
+    uint32_t id = set_at(a, set, at);
+    if (id == NONE)
+        return NONE;
+    if (a->blocks[id].segment != NONE) {
+        at = step_expandable(a, set, at);
+        id = set_at(a, set, at);
+        if (id == NONE)
+            return NONE;
+    }
+    uint64_t have = a->blocks[id].size;
+    if (have >= a->conf.max_split_bytes &&
+        (size < a->conf.max_split_bytes || have - size >= a->conf.max_non_split_rounding_bytes))
+        return NONE;
+    sim__set_erase_at(a, set, at);
+    return id;
+}
+
+static bool over_limit(const sim_alloc_t *a, uint64_t bytes)
+{
+    return a->has_limit && (bytes > a->limit || a->total > a->limit - bytes);
+}
+
+static uint32_t alloc_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+{
+    uint64_t bytes = segment_size(a, size), addr;
+    if (over_limit(a, bytes))
+        return NONE;
+    if (a->conf.expandable_segments)
+        return sim__expandable_alloc(a, stream, pool, size);
+    if (!sim_device_malloc(a->device, bytes, &addr))
+        return NONE;
+    a->total += bytes;
+    a->num_device_alloc++;
+    stat_increase(a, ST_SEGMENT, pool, 1);
+    stat_increase(a, ST_RESERVED_BYTES, pool, bytes);
+    if (bytes >= a->conf.max_split_bytes)
+        sim__oversize_add(&a->oversize_segments, 1);
+    trace(a, SIM_TRACE_SEGMENT_ALLOC, addr, bytes, stream);
+    return sim__block_new(a, addr, bytes, stream, pool);
+}
+
+static uint64_t largest_free(const sim_alloc_t *a, uint32_t stream, uint32_t pool)
+{
+    const set_t *set = &a->streams[stream].free[pool];
+    cursor_t at = { set->n, 0 };
+    return set->n > 0 && set_prev(a, set, &at) ? a->blocks[set_at(a, set, at)].size : 0;
+}
+
+static void note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+{
+    uint64_t usable = sim_device_usable_bytes(a->device), used = sim_device_used_bytes(a->device);
+    a->oom = (sim_oom_t){
+        .requested_bytes = size,
+        .device_free_bytes = usable > used ? usable - used : 0,
+        .device_total_bytes = sim_device_total_bytes(a->device),
+        .allocated_bytes = sim_alloc_allocated_bytes(a),
+        .reserved_bytes = sim_alloc_reserved_bytes(a),
+        .largest_free_block_bytes = largest_free(a, stream, pool),
+        .has_limit = a->has_limit,
+        .limit_bytes = a->limit,
+    };
+}
+
+/* The retry chain after the free lists had nothing; they are not searched again in it. */
+static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+{
+    if (a->conf.throw_on_cudamalloc_oom && over_limit(a, segment_size(a, size))) {
+        a->num_oom_rejections++;
+        note_oom(a, stream, pool, size);
+        return NONE;
+    }
+    if (a->gc_on)
+        sim__garbage_collect(a);
+    uint32_t id = alloc_block(a, stream, pool, size);
+    if (id == NONE && sim__release_available(a, stream, pool, size))
+        id = alloc_block(a, stream, pool, size);
+    if (id == NONE) {
+        sim__release_cached(a);
+        a->num_alloc_retries++;
+        id = alloc_block(a, stream, pool, size);
+    }
+    if (id == NONE) {
+        a->num_ooms++;
+        note_oom(a, stream, pool, size);
+        if (a->trace != NULL)
+            a->trace(a->trace_arg, SIM_TRACE_OOM, a->oom.device_free_bytes, size,
+                     a->streams[stream].handle);
+    }
+    return id;
+}
+
+static bool should_split(const sim_alloc_t *a, uint32_t pool, uint64_t size, uint64_t remaining)
+{
+    if (pool == SMALL || a->conf.expandable_segments)
+        return remaining >= MIN_BLOCK;
+    return size < a->conf.max_split_bytes && remaining > SMALL_MAX;
+}
+
+/* Cut `id` down to `size`; the rest becomes a free block behind it. */
+static void split(sim_alloc_t *a, uint32_t id, uint64_t size)
+{
+    block_t *b = &a->blocks[id];
+    uint64_t remaining = b->size - size;
+    bool was_split = is_split(b);
+    uint32_t pool = b->pool;
+    if (b->segment == NONE) {
+        if (was_split) {
+            stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, pool, size);
+        } else {
+            stat_increase(a, ST_INACTIVE_SPLIT_BYTES, pool, remaining);
+            stat_increase(a, ST_INACTIVE_SPLIT, pool, 1);
+        }
+    }
+    uint32_t rest = sim__block_new(a, b->addr + size, remaining, b->stream, pool);
+    b = &a->blocks[id];
+    a->blocks[rest].segment = b->segment;
+    b->size = size;
+    sim__link_after(a, id, rest);
+    sim__insert_free(a, rest);
+}
+
+static void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t requested)
+{
+    block_t *b = &a->blocks[id];
+    uint32_t pool = b->pool;
+    if (should_split(a, pool, size, b->size - size)) {
+        split(a, id, size);
+        b = &a->blocks[id];
+    } else if (b->segment == NONE && is_split(b)) {
+        stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, pool, b->size);
+        stat_decrease(a, ST_INACTIVE_SPLIT, pool, 1);
+    }
+    b->is_allocated = true;
+    b->requested = requested;
+    trace(a, SIM_TRACE_ALLOC, b->addr, requested, b->stream);
+    stat_increase(a, ST_ALLOCATION, pool, 1);
+    stat_increase(a, ST_ALLOCATED_BYTES, pool, b->size);
+    stat_increase(a, ST_ACTIVE, pool, 1);
+    stat_increase(a, ST_ACTIVE_BYTES, pool, b->size);
+    stat_increase(a, ST_REQUESTED_BYTES, pool, requested);
+    if (b->size >= a->conf.max_split_bytes)
+        sim__oversize_add(&a->oversize_allocations, 1);
+}
+
+bool sim_alloc_malloc(sim_alloc_t *a, uint64_t handle, uint64_t bytes, sim_block_t *block_p)
+{
+    *block_p = SIM_BLOCK_NONE;
+    if (bytes == 0)
+        return true;
+    uint32_t stream = stream_find(a, handle);
+    if (bytes >= REFUSED) {
+        note_oom(a, stream, LARGE, bytes);
+        return false;
+    }
+    if (a->events_ready)
+        sim__process_events(a);
+    uint64_t size = round_size(a, bytes);
+    uint32_t pool = size <= SMALL_MAX ? SMALL : LARGE;
+    uint32_t id = get_free_block(a, stream, pool, size);
+    if (id == NONE)
+        id = grow(a, stream, pool, size);
+    if (id == NONE)
+        return false;
+    hand_out(a, id, size, bytes);
+    *block_p = id;
+    return true;
+}
+
+void sim_alloc_record_stream(sim_alloc_t *a, sim_block_t id, uint64_t handle)
+{
+    if (id == SIM_BLOCK_NONE)
+        return;
+    uint32_t stream = stream_find(a, handle);
+    block_t *b = &a->blocks[id];
+    if (stream == b->stream)
+        return;
+    for (uint32_t i = b->foreign; i != NONE; i = a->foreign[i].next)
+        if (a->foreign[i].stream == stream)
+            return;
+    uint32_t use = a->unused_foreign;
+    if (use != NONE) {
+        a->unused_foreign = a->foreign[use].next;
+    } else {
+        if (a->n_foreign == a->foreign_cap) {
+            a->foreign_cap = a->foreign_cap == 0 ? 64 : a->foreign_cap * 2;
+            a->foreign = base_xrealloc(a->foreign, a->foreign_cap, sizeof(*a->foreign));
+        }
+        use = a->n_foreign++;
+    }
+    a->foreign[use] = (foreign_t){ stream, b->foreign };
+    b->foreign = use;
+}
+
+void sim_alloc_stream_done(sim_alloc_t *a, uint64_t handle)
+{
+    uint32_t stream = stream_known(a, handle);
+    if (stream != NONE)
+        sim__stream_done(a, stream);
+}
+
+void sim_alloc_all_streams_done(sim_alloc_t *a)
+{
+    for (uint32_t i = 0; i < a->n_streams; i++)
+        sim__stream_done(a, i);
+}
+
+void sim_alloc_empty_cache(sim_alloc_t *a)
+{
+    sim__release_cached(a);
+}
+
+/* ---- life ---- */
+
+static void update_gc(sim_alloc_t *a)
+{
+    a->gc_on = a->has_limit && a->conf.gc_threshold > 0.0;
+}
+
+void sim_alloc_set_fraction(sim_alloc_t *a, double fraction)
+{
+    a->has_limit = fraction < 1.0;
+    a->limit = a->has_limit ? (uint64_t)(fraction * (double)sim_device_total_bytes(a->device)) : 0;
+    update_gc(a);
+}
+
+base_status_t sim_alloc_configure(sim_alloc_t *a, const char *conf, base_err_t *err)
+{
+    base_status_t status = sim_alloc_conf_parse(&a->conf, conf, err);
+    update_gc(a);
+    return status;
+}
+
+base_status_t sim_alloc_create(sim_device_t *device, const char *conf, sim_alloc_t **alloc_p,
+                               base_err_t *err)
+{
+    sim_alloc_t *a = base_xcalloc(1, sizeof(*a));
+    a->device = device;
+    a->unused_block = a->chunks.unused = a->unused_event = a->unused_foreign = NONE;
+    a->unused_segment = NONE;
+    a->stats = base_xcalloc(1, sizeof(*a->stats));
+    sim__reserve_blocks(a, 1);
+    stream_new(a, 0, 0);
+    sim_alloc_conf_init(&a->conf);
+    base_status_t status = BASE_OK;
+    if (conf != NULL)
+        status = sim_alloc_conf_parse(&a->conf, conf, err);
+    if (status != BASE_OK) {
+        sim_alloc_destroy(a);
+        return status;
+    }
+    sim_alloc_set_fraction(a, a->conf.per_process_memory_fraction);
+    *alloc_p = a;
+    return BASE_OK;
+}
+
+/* Everything from cudaMalloc goes back by its first block, everything mapped page by page. */
+static void give_back(sim_alloc_t *a)
+{
+    for (uint32_t i = 0; i < a->n_blocks; i++) {
+        const block_t *head = &a->blocks[i];
+        if (!head->is_used || head->prev != NONE)
+            continue;
+        uint64_t mapped = 0;
+        for (uint32_t id = i; id != NONE; id = a->blocks[id].next)
+            mapped += a->blocks[id].is_mapped ? a->blocks[id].size : 0;
+        if (head->segment == NONE) {
+            sim_device_free(a->device, head->addr, mapped);
+            continue;
+        }
+        const segment_t *s = &a->segments[head->segment];
+        sim_device_unmap(a->device, s->addr, s->page_bytes, mapped / s->page_bytes);
+        sim_device_unreserve(a->device, s->addr, s->bytes);
+    }
+}
+
+void sim_alloc_destroy(sim_alloc_t *a)
+{
+    if (a == NULL)
+        return;
+    give_back(a);
+    for (uint32_t i = 0; i < a->n_streams; i++)
+        for (int pool = 0; pool < N_POOLS; pool++) {
+            sim__set_fini(&a->streams[i].free[pool]);
+            sim__set_fini(&a->streams[i].unmapped[pool]);
+        }
+    sim__chunks_fini(&a->chunks);
+    free(a->blocks_raw);
+    free(a->streams);
+    free(a->stream_order);
+    free(a->events);
+    free(a->foreign);
+    free(a->segments);
+    free(a->scratch);
+    free(a->stats);
+    free(a);
+}
+
+void sim_alloc_set_trace(sim_alloc_t *a, sim_trace_f f, void *arg)
+{
+    a->trace = f;
+    a->trace_arg = arg;
+}
+
+const sim_alloc_conf_t *sim_alloc_conf(const sim_alloc_t *a)
+{
+    return &a->conf;
+}
+
+const sim_oom_t *sim_alloc_last_oom(const sim_alloc_t *a)
+{
+    return &a->oom;
+}
