@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/layer.h"
+
+typedef struct {
+    sim_ref_t q, k, v;
+} qkv_t;
+
+/* One matrix of attention scores, [b * heads, s, s]. */
+static uint64_t scores_bytes(const sim_dims_t *d)
+{
+    return d->b * d->heads_tp * d->s * d->s / d->cp * d->e;
+}
+
+static uint64_t lse_bytes(const sim_dims_t *d)
+{
+    return d->tokens * d->heads_tp * 4;
+}
+
+static bool is_unfused(const sim_dims_t *d)
+{
+    return d->core == SIM_CORE_UNFUSED || d->core == SIM_CORE_LOCAL;
+}
+
+static bool recomputes_core(const sim_model_t *m)
+{
+    return m->s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
+           (m->s->recompute_modules & SIM_MODULE_CORE_ATTN);
+}
+
+/* q, k, v stay views of the projection's output when nothing rewrites q or k and the heads are not
+ * grouped: the interleaved layout sbh3d is one that Transformer Engine knows. */
+static bool are_views(const sim_model_t *m)
+{
+    return m->d->rotary_dim == 0 && !m->s->qk_layernorm && m->d->heads == m->d->groups;
+}
+
+static void replace(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t bytes)
+{
+    sim_ref_t t = sim_new(m->b, name, bytes);
+    sim_drop(m->b, *t_p);
+    *t_p = t;
+}
+
+/* The norms read q and k as contiguous copies and save them with their statistics. */
+static void qk_norm_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t rows = d->tokens * (d->heads_tp + d->groups_tp);
+    save->q_pre = sim_new(m->b, "q_before_norm", d->q_bytes);
+    save->k_pre = sim_new(m->b, "k_before_norm", d->kv_bytes);
+    save->qk_stat = sim_new(m->b, "qk_norm_stat", rows * 4 * d->norm_params);
+    save->q = sim_new(m->b, "q_normed", d->q_bytes);
+    save->k = sim_new(m->b, "k_normed", d->kv_bytes);
+}
+
+/* t * cos + rotate_half(t) * sin, each product a tensor (models/common/embeddings/rope_utils.py). */
+static void rope_unfused(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t bytes)
+{
+    sim_ref_t cos_part = sim_new(m->b, "rope_cos_part", bytes);
+    sim_ref_t rotated = sim_new(m->b, "rope_rotated", bytes);
+    sim_ref_t sin_part = sim_new(m->b, "rope_sin_part", bytes);
+    sim_drop(m->b, rotated);
+    replace(m, t_p, name, bytes);
+    sim_drop(m->b, cos_part);
+    sim_drop(m->b, sin_part);
+}
+
+/* Without fusion every layer computes cos and sin of the table, once for q and once for k, in the
+ * activation dtype; the products save them. */
+static void rope_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    if (m->s->apply_rope_fusion) {
+        replace(m, &save->q, "q_rotated", d->q_bytes);
+        replace(m, &save->k, "k_rotated", d->kv_bytes);
+        return;
+    }
+    save->rope_tables = sim_new(m->b, "rope_cos_sin", 4 * (d->s / d->cp) * d->rotary_dim * d->e);
+    rope_unfused(m, &save->q, "q_rotated", d->q_bytes);
+    rope_unfused(m, &save->k, "k_rotated", d->kv_bytes);
+}
+
+/* Inputs as the kernel wants them. Transformer Engine makes whatever is a strided view contiguous
+ * unless all three have a layout that it knows; FlashAttention wants the batch first, which is a
+ * copy when there is more than one sample; kernels without groups get repeated heads. */
+static void core_inputs(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    bool repeats = is_unfused(d) && d->heads_tp != d->groups_tp;
+    bool batch_first = d->core == SIM_CORE_FLASH && (d->b > 1 || are_views(m));
+    bool views_fit = d->core == SIM_CORE_LOCAL || are_views(m);
+    if (batch_first || (save->q == SIM_REF_NONE && !views_fit))
+        save->core_q = sim_new(m->b, "q", d->q_bytes);
+    if (repeats)
+        save->core_k = sim_new(m->b, "k_repeated", d->q_bytes);
+    else if (batch_first || (save->k == SIM_REF_NONE && !views_fit))
+        save->core_k = sim_new(m->b, "k", d->kv_bytes);
+    if (repeats)
+        save->core_v = sim_new(m->b, "v_repeated", d->q_bytes);
+    else if (batch_first || !views_fit)
+        save->core_v = sim_new(m->b, "v", d->kv_bytes);
+}
+
+static sim_ref_t unfused_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t bytes = scores_bytes(d);
+    sim_ref_t target = SIM_REF_NONE;
+    if (d->core == SIM_CORE_LOCAL)
+        sim_persist(m->b, SIM_MOD_ATTENTION, "mpu_buffer", bytes);
+    else
+        target = sim_new(m->b, "scores_target", bytes);
+    sim_torch_gemm(m);
+    sim_ref_t scores = sim_new(m->b, "scores", bytes);
+    sim_drop(m->b, target);
+    save->softmax = sim_new(m->b, "softmax", bytes);
+    sim_drop(m->b, scores);
+    if (m->s->attention_dropout > 0.0) {
+        save->dropped = sim_new(m->b, "softmax_dropped", bytes);
+        save->dropout_mask = sim_new(m->b, "softmax_dropout_mask", bytes / d->e);
+    }
+    sim_ref_t by_head = sim_new(m->b, "context_by_head", d->q_bytes);
+    sim_ref_t context = sim_new(m->b, "context", d->q_bytes);
+    sim_drop(m->b, by_head);
+    return context;
+}
+
+static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    save->out = sim_new(m->b, "context", d->q_bytes);
+    save->lse = sim_new(m->b, "softmax_lse", lse_bytes(d));
+    /* FlashAttention's output has the batch first; with more than one sample it is copied. */
+    if (d->core == SIM_CORE_FLASH && d->b > 1)
+        return sim_new(m->b, "context_sbhd", d->q_bytes);
+    return sim_keep(m->b, save->out);
+}
+
+static sim_ref_t core_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    core_inputs(m, save);
+    return is_unfused(m->d) ? unfused_forward(m, save) : kernel_forward(m, save);
+}
+
+static void forget(sim_model_t *m, sim_ref_t **refs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sim_drop(m->b, *refs[i]);
+        *refs[i] = SIM_REF_NONE;
+    }
+}
+
+static void forget_core(sim_model_t *m, sim_attention_save_t *save)
+{
+    sim_ref_t *refs[] = { &save->core_q, &save->core_k,  &save->core_v,       &save->out,
+                          &save->lse,    &save->softmax, &save->dropout_mask, &save->dropped };
+    forget(m, refs, sizeof(refs) / sizeof(refs[0]));
+}
+
+static void forget_inputs(sim_model_t *m, sim_attention_save_t *save)
+{
+    sim_ref_t *refs[] = { &save->q, &save->k, &save->mixed_qkv };
+    forget(m, refs, sizeof(refs) / sizeof(refs[0]));
+}
+
+static void forget_prologue(sim_model_t *m, sim_attention_save_t *save)
+{
+    sim_ref_t *refs[] = { &save->q_pre, &save->k_pre, &save->qk_stat, &save->rope_tables };
+    forget(m, refs, sizeof(refs) / sizeof(refs[0]));
+}
+
+void sim_attention_forget(sim_model_t *m, sim_attention_save_t *save)
+{
+    forget_core(m, save);
+    forget_inputs(m, save);
+    forget_prologue(m, save);
+}
+
+static sim_ref_t hold(sim_ref_t *saved_p, bool is_saved, sim_model_t *m)
+{
+    sim_ref_t ref = *saved_p;
+    if (is_saved)
+        return sim_keep(m->b, ref);
+    *saved_p = SIM_REF_NONE;
+    return ref;
+}
+
+sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t mixed_qkv,
+                                sim_held_t *held_p)
+{
+    *save = (sim_attention_save_t){ mixed_qkv,    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
+                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
+                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
+                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
+    if (m->s->qk_layernorm)
+        qk_norm_forward(m, save);
+    else if (m->d->heads != m->d->groups)
+        save->q = sim_new(m->b, "q_copy", m->d->q_bytes); /* reshape of grouped heads copies */
+    if (m->d->rotary_dim > 0)
+        rope_forward(m, save);
+    sim_ref_t context = core_forward(m, save);
+
+    /* What the core saves: its own copies where it made them, else what it was given. A recomputed
+     * core keeps what it was given, and so all of mixed_qkv, of which v is a view. */
+    bool recompute = recomputes_core(m);
+    bool all_copied = save->core_v != SIM_REF_NONE &&
+                      (save->core_q != SIM_REF_NONE || save->q != SIM_REF_NONE) &&
+                      (save->core_k != SIM_REF_NONE || save->k != SIM_REF_NONE);
+    held_p->refs[0] = hold(&save->mixed_qkv, recompute || !all_copied, m);
+    held_p->refs[1] = hold(&save->q, recompute || save->core_q == SIM_REF_NONE, m);
+    held_p->refs[2] = hold(&save->k, recompute || save->core_k == SIM_REF_NONE, m);
+    if (recompute)
+        forget_core(m, save);
+    return context;
+}
+
+/* Gradients of q, k and v from the unfused form. The softmax kernels write over their input. */
+static qkv_t unfused_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t bytes = scores_bytes(d);
+    sim_torch_gemm(m);
+    sim_ref_t d_softmax = sim_new(m->b, "d_softmax_dropped", bytes);
+    qkv_t grads = { .v = sim_new(m->b, "d_v", d->q_bytes) };
+    sim_drop(m->b, save->dropped);
+    save->dropped = SIM_REF_NONE;
+    sim_drop(m->b, d_out);
+    if (save->dropout_mask != SIM_REF_NONE)
+        replace(m, &d_softmax, "d_softmax", bytes);
+    sim_drop(m->b, save->dropout_mask);
+    save->dropout_mask = SIM_REF_NONE;
+    sim_drop(m->b, save->softmax);
+    save->softmax = SIM_REF_NONE;
+    grads.q = sim_new(m->b, "d_q", d->q_bytes);
+    grads.k = sim_new(m->b, "d_k", d->q_bytes);
+    sim_drop(m->b, d_softmax);
+    return grads;
+}
+
+/* dQ is accumulated in fp32 beside one number a row; with grouped heads dK and dV are made for all
+ * heads before the sum over a group. */
+static qkv_t kernel_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out)
+{
+    const sim_dims_t *d = m->d;
+    if (d->core == SIM_CORE_FLASH && d->b > 1)
+        replace(m, &d_out, "d_context_bshd", d->q_bytes);
+    qkv_t grads = { sim_new(m->b, "d_q", d->q_bytes), sim_new(m->b, "d_k", d->kv_bytes),
+                    sim_new(m->b, "d_v", d->kv_bytes) };
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", lse_bytes(d));
+    sim_ref_t expanded =
+        d->heads_tp != d->groups_tp ? sim_new(m->b, "dkv_expanded", 2 * d->q_bytes) : SIM_REF_NONE;
+    sim_drop(m->b, expanded);
+    sim_drop(m->b, row_sums);
+    sim_drop(m->b, accumulator);
+    sim_drop(m->b, save->out);
+    save->out = SIM_REF_NONE;
+    sim_drop(m->b, d_out);
+    return grads;
+}
+
+/* Gradients of rotary embedding and norm replace those of the kernel one by one; joining them into
+ * the gradient of mixed_qkv needs all three. */
+static sim_ref_t prologue_backward(sim_model_t *m, sim_attention_save_t *save, qkv_t g)
+{
+    const sim_dims_t *d = m->d;
+    if (d->rotary_dim > 0) {
+        replace(m, &g.q, "d_q_before_rope", d->q_bytes);
+        replace(m, &g.k, "d_k_before_rope", d->kv_bytes);
+    }
+    if (m->s->qk_layernorm) {
+        replace(m, &g.q, "d_q_before_norm", d->q_bytes);
+        replace(m, &g.k, "d_k_before_norm", d->kv_bytes);
+    }
+    forget_prologue(m, save);
+    sim_ref_t d_qkv = sim_new(m->b, "d_qkv", d->qkv_bytes);
+    sim_drop(m->b, g.q);
+    sim_drop(m->b, g.k);
+    sim_drop(m->b, g.v);
+    return d_qkv;
+}
+
+sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out)
+{
+    if (recomputes_core(m))
+        sim_drop(m->b, core_forward(m, save));
+    qkv_t grads = is_unfused(m->d) ? unfused_backward(m, save, d_out)
+                                   : kernel_backward(m, save, d_out);
+    forget_core(m, save);
+    forget_inputs(m, save);
+    return prologue_backward(m, save, grads);
+}

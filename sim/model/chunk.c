@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/chunk.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+#include "sim/model/ends.h"
+
+#include <stdlib.h>
+
+/* Everything that lives between the two tapes while they are built. */
+typedef struct {
+    sim_model_t m;
+    const topo_chunk_t *place;
+    sim_embedding_save_t embedding;
+    sim_layer_save_t *layers;  /* one a layer */
+    sim_ref_t *group_in;       /* full recompute: input of each checkpointed group */
+    sim_loss_save_t loss;
+} work_t;
+
+/* Full recompute splits the chunk's layers into groups (transformer_block.py,
+ * _checkpointed_forward): uniform = groups of n; block = the first n layers one by one. Layers
+ * outside a group run normally. Returns the number of layers of the group that starts at `i`, 0 when
+ * layer `i` is not recomputed. */
+static uint32_t group_size(const work_t *w, uint32_t i)
+{
+    const sim_scenario_t *s = w->m.s;
+    if (s->recompute_granularity != SIM_RECOMPUTE_FULL)
+        return 0;
+    uint32_t n = (uint32_t)s->recompute_num_layers;
+    if (s->recompute_method == SIM_RECOMPUTE_BLOCK)
+        return i < n ? 1 : 0;
+    return (uint32_t)base_u64_min(n, w->place->n_layers - i);
+}
+
+static sim_ref_t layer_forward(work_t *w, uint32_t i, sim_ref_t x, bool grad)
+{
+    w->m.b->layer = (uint16_t)(w->place->first_layer + i);
+    return sim_layer_forward(&w->m, &w->layers[i], x, grad);
+}
+
+/* With distribute_saved_activations each tensor-parallel rank keeps its part of a group's input. */
+static void save_group_input(work_t *w, uint32_t i, sim_ref_t x)
+{
+    if (!w->m.s->distribute_saved_activations) {
+        w->group_in[i] = sim_keep(w->m.b, x);
+        return;
+    }
+    w->m.b->layer = (uint16_t)(w->place->first_layer + i);
+    w->m.b->module = SIM_MOD_RESIDUAL;
+    w->group_in[i] = sim_new(w->m.b, "checkpoint_shard", w->m.d->hidden_bytes / w->m.d->tp);
+}
+
+static sim_ref_t layers_forward(work_t *w, sim_ref_t x)
+{
+    for (uint32_t i = 0; i < w->place->n_layers;) {
+        uint32_t n = group_size(w, i);
+        if (n == 0) {
+            x = layer_forward(w, i++, x, true);
+            continue;
+        }
+        save_group_input(w, i, x);
+        for (uint32_t end = i + n; i < end; i++)
+            x = layer_forward(w, i, x, false);
+    }
+    w->m.b->layer = SIM_NO_LAYER;
+    return x;
+}
+
+static sim_ref_t layer_backward(work_t *w, uint32_t i, sim_ref_t g)
+{
+    w->m.b->layer = (uint16_t)(w->place->first_layer + i);
+    return sim_layer_backward(&w->m, &w->layers[i], g);
+}
+
+/* Run the group's forward again, this time saving, then its backward. */
+static sim_ref_t group_backward(work_t *w, uint32_t first, uint32_t n, sim_ref_t g)
+{
+    sim_ref_t x = w->group_in[first];
+    if (w->m.s->distribute_saved_activations) {
+        w->m.b->layer = (uint16_t)(w->place->first_layer + first);
+        w->m.b->module = SIM_MOD_RESIDUAL;
+        x = sim_new(w->m.b, "checkpoint_gathered", w->m.d->hidden_bytes);
+        sim_drop(w->m.b, w->group_in[first]);
+    }
+    for (uint32_t i = first; i < first + n; i++)
+        x = layer_forward(w, i, x, true);
+    sim_drop(w->m.b, x); /* the recomputed output itself is not used */
+    for (uint32_t i = first + n; i-- > first;)
+        g = layer_backward(w, i, g);
+    return g;
+}
+
+static sim_ref_t layers_backward(work_t *w, sim_ref_t g)
+{
+    for (uint32_t end = w->place->n_layers; end > 0;) {
+        /* The group that ends here; groups start where group_size() says so from the front. */
+        uint32_t first = end - 1, n = group_size(w, first);
+        if (n > 0 && w->m.s->recompute_method == SIM_RECOMPUTE_UNIFORM) {
+            uint32_t size = (uint32_t)w->m.s->recompute_num_layers;
+            first = first / size * size;
+            n = end - first;
+        }
+        g = n > 0 ? group_backward(w, first, n, g) : layer_backward(w, first, g);
+        end = first;
+    }
+    w->m.b->layer = SIM_NO_LAYER;
+    return g;
+}
+
+static void build_forward(work_t *w, sim_tape_t *tape)
+{
+    sim_builder_t *b = w->m.b;
+    sim_builder_begin(b, tape, true);
+    sim_batch_t batch;
+    sim_batch_load(&w->m, &batch, w->place);
+    sim_ref_t x = w->place->has_embedding
+                      ? sim_embedding_forward(&w->m, &w->embedding, &batch)
+                      : sim_given(b, SIM_SLOT_INPUT, "stage_input", w->m.d->hidden_bytes);
+    x = layers_forward(w, x);
+    if (w->place->has_loss) {
+        sim_loss_forward(&w->m, &w->loss, x);
+    } else {
+        if (w->place->n_layers == 0) { /* nothing made a tensor that could be sent */
+            sim_ref_t copy = sim_new(b, "stage_output", w->m.d->hidden_bytes);
+            sim_drop(b, x);
+            x = copy;
+        }
+        sim_leave(b, x, SIM_SLOT_OUTPUT);
+    }
+    sim_batch_drop(&w->m, &batch);
+}
+
+static void build_backward(work_t *w, sim_tape_t *tape)
+{
+    sim_builder_t *b = w->m.b;
+    bool tied = !w->m.s->untie_embeddings_and_output_weights && w->place->has_embedding;
+    sim_builder_begin(b, tape, false);
+    sim_ref_t tied_grad = SIM_REF_NONE, g;
+    if (w->place->has_loss)
+        g = sim_loss_backward(&w->m, &w->loss, tied, &tied_grad);
+    else
+        g = sim_given(b, SIM_SLOT_OUTPUT_GRAD, "output_grad", w->m.d->hidden_bytes);
+    g = layers_backward(w, g);
+    if (w->place->has_embedding) {
+        sim_embedding_backward(&w->m, &w->embedding, g, tied_grad);
+        return;
+    }
+    if (w->place->n_layers == 0 && !w->place->has_loss) {
+        sim_ref_t copy = sim_new(b, "input_grad", w->m.d->hidden_bytes);
+        sim_drop(b, g);
+        g = copy;
+    }
+    sim_leave(b, g, SIM_SLOT_INPUT_GRAD);
+}
+
+void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
+                    const topo_chunk_t *place, sim_persistent_t *persistent)
+{
+    *chunk = (sim_chunk_t){ .place = *place };
+    sim_params_init(&chunk->params, scenario, dims, place);
+    sim_builder_t b;
+    sim_builder_init(&b, persistent);
+    work_t w = { .m = { .b = &b, .s = scenario, .d = dims },
+                 .place = place,
+                 .layers = base_xcalloc(place->n_layers, sizeof(*w.layers)),
+                 .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)) };
+    build_forward(&w, &chunk->forward);
+    build_backward(&w, &chunk->backward);
+    sim_builder_finish(&b);
+    chunk->n_tensors = b.n_built;
+    chunk->n_slots = b.n_slots;
+    chunk->tensors = base_xcalloc(b.n_built, sizeof(*chunk->tensors));
+    for (uint32_t i = 0; i < b.n_built; i++)
+        chunk->tensors[i] = b.built[i].tensor;
+    sim_builder_fini(&b);
+    free(w.layers);
+    free(w.group_in);
+}
+
+void sim_chunk_fini(sim_chunk_t *chunk)
+{
+    sim_params_fini(&chunk->params);
+    sim_tape_fini(&chunk->forward);
+    sim_tape_fini(&chunk->backward);
+    free(chunk->tensors);
+    *chunk = (sim_chunk_t){ 0 };
+}

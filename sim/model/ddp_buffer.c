@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/ddp_buffer.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+
+#include <stdlib.h>
+
+/* Constants of param_layout.py: parameters start at multiples of 64 elements, buckets end at
+ * multiples of lcm(shards, 128), with the bus-bandwidth option also of 2^16. */
+enum { PARAM_START_ELEMENTS = 64, BUCKET_END_ELEMENTS = 128, BUSBW_ELEMENTS = 1 << 16 };
+
+static uint64_t end_divisor(const sim_ddp_config_t *config)
+{
+    uint64_t divisor = base_u64_lcm(config->n_shards, BUCKET_END_ELEMENTS);
+    return config->pad_for_busbw ? base_u64_lcm(divisor, BUSBW_ELEMENTS) : divisor;
+}
+
+static void close_bucket(sim_ddp_buffer_t *buffer, const sim_ddp_config_t *config, uint64_t start,
+                         uint64_t *end_p)
+{
+    if (config->distributed_optimizer)
+        *end_p = base_u64_round_up(*end_p, end_divisor(config));
+    buffer->buckets =
+        base_xrealloc(buffer->buckets, buffer->n_buckets + 1, sizeof(*buffer->buckets));
+    buffer->buckets[buffer->n_buckets++] = (sim_ddp_range_t){ start, *end_p };
+}
+
+void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
+                         const sim_ddp_config_t *config)
+{
+    *buffer = (sim_ddp_buffer_t){ .n_params = params->n };
+    buffer->params = base_xcalloc(params->n, sizeof(*buffer->params));
+    uint64_t bucket_start = 0, end = 0;
+    for (uint32_t i = params->n; i-- > 0;) { /* reverse order of registration */
+        const sim_param_t *p = &params->params[i];
+        uint64_t start = config->distributed_optimizer
+                             ? base_u64_round_up(end, PARAM_START_ELEMENTS)
+                             : end;
+        /* A tied embedding is reduced apart, so it gets a bucket of its own. */
+        bool alone = config->distributed_optimizer && p->is_shared_embedding;
+        if (alone && end > bucket_start) {
+            close_bucket(buffer, config, bucket_start, &end);
+            bucket_start = start = end;
+        }
+        buffer->params[i] = (sim_ddp_range_t){ start, start + p->n_elements };
+        end = start + p->n_elements;
+        if (alone || (config->bucket_elements > 0 && end - bucket_start >= config->bucket_elements)) {
+            close_bucket(buffer, config, bucket_start, &end);
+            bucket_start = end;
+        }
+    }
+    if (end > bucket_start)
+        close_bucket(buffer, config, bucket_start, &end);
+    buffer->n_elements = end;
+}
+
+void sim_ddp_buffer_fini(sim_ddp_buffer_t *buffer)
+{
+    free(buffer->params);
+    free(buffer->buckets);
+    *buffer = (sim_ddp_buffer_t){ 0 };
+}
+
+uint64_t sim_ddp_buffer_shard(const sim_ddp_buffer_t *buffer, uint32_t i, uint64_t n_shards,
+                              uint64_t shard)
+{
+    const sim_ddp_range_t *p = &buffer->params[i];
+    const sim_ddp_range_t *bucket = buffer->buckets;
+    while (p->start >= bucket->end)
+        bucket++;
+    uint64_t slice = (bucket->end - bucket->start) / n_shards;
+    uint64_t from = base_u64_max(p->start, bucket->start + shard * slice);
+    uint64_t to = base_u64_min(p->end, bucket->start + (shard + 1) * slice);
+    return to > from ? to - from : 0;
+}

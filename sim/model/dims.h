@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sizes of one rank that everything else is computed from. */
+#ifndef SIM_MODEL_DIMS_H
+#define SIM_MODEL_DIMS_H
+
+#include "sim/scenario/scenario.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Which attention kernels run (after "auto" has been decided). */
+typedef enum {
+    SIM_CORE_CUDNN,   /* Transformer Engine FusedAttention */
+    SIM_CORE_FLASH,   /* FlashAttention 2 or 3 */
+    SIM_CORE_UNFUSED, /* Transformer Engine UnfusedDotProductAttention */
+    SIM_CORE_LOCAL,   /* Megatron's DotProductAttention */
+} sim_core_t;
+
+typedef struct {
+    uint64_t tp, cp;
+    bool sp;               /* sequence parallel and tp > 1 */
+    uint64_t s, b;         /* sequence length, micro-batch size */
+    uint64_t tokens;       /* s * b / cp: tokens of a rank before the sequence-parallel split */
+    uint64_t local_tokens; /* tokens / tp with sequence parallel, else tokens */
+    uint64_t h, ffn;       /* hidden size, FFN width (whole model) */
+    uint64_t heads, groups, head_dim; /* attention heads, KV groups, head dimension (whole model) */
+    uint64_t heads_tp, groups_tp;     /* per rank; groups_tp = max(groups / tp, 1) */
+    uint64_t gate;         /* 2 when the MLP is gated, else 1 */
+    uint64_t padded_vocab, vocab_tp;
+    uint64_t e;            /* bytes of an activation element */
+    uint64_t norm_params;  /* 1 for RMSNorm (weight), 2 for LayerNorm (weight, bias) */
+    uint64_t rotary_dim;   /* 0 without rotary embedding */
+    sim_core_t core;
+    bool te;               /* Transformer Engine layers, else Megatron's local ones */
+    uint32_t sm;           /* compute capability of the GPU */
+
+    /* Bytes of the tensors that come up everywhere. */
+    uint64_t hidden_bytes;      /* [local_tokens, h] */
+    uint64_t full_hidden_bytes; /* [tokens, h] */
+    uint64_t q_bytes, kv_bytes; /* [tokens, heads_tp, d] and [tokens, groups_tp, d] */
+    uint64_t qkv_bytes;         /* output of the qkv projection */
+    uint64_t fc1_bytes, act_bytes; /* [tokens, gate * ffn / tp], [tokens, ffn / tp] */
+    uint64_t norm_stat_bytes;   /* rsigma (and mu) of one norm over local_tokens rows */
+    uint64_t logits_bytes;      /* [tokens, vocab_tp] in the activation dtype */
+} sim_dims_t;
+
+/* Derive from a resolved scenario. BASE_ERR_OVERFLOW names the product that does not fit. */
+base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *scenario, base_err_t *err);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/ends.h"
+
+enum { INDEX_BYTES = 8 }; /* torch.int64 */
+
+void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chunk)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t samples = d->tokens; /* s * b / cp */
+    *batch = (sim_batch_t){ SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
+    if (!chunk->has_embedding && !chunk->has_loss)
+        return;
+    m->b->module = SIM_MOD_DATA;
+    if (chunk->has_embedding)
+        batch->tokens = sim_new_as(m->b, SIM_CAT_DATA, "tokens", INDEX_BYTES * samples);
+    if (chunk->has_loss) {
+        batch->labels = sim_new_as(m->b, SIM_CAT_DATA, "labels", INDEX_BYTES * samples);
+        batch->loss_mask = sim_new_as(m->b, SIM_CAT_DATA, "loss_mask", 4 * samples);
+    }
+    if (m->s->create_attention_mask_in_dataloader)
+        batch->attention_mask =
+            sim_new_as(m->b, SIM_CAT_DATA, "attention_mask", d->b * d->s * d->s / d->cp);
+    if (chunk->has_embedding)
+        batch->position_ids = sim_new_as(m->b, SIM_CAT_DATA, "position_ids", INDEX_BYTES * samples);
+}
+
+void sim_batch_drop(sim_model_t *m, sim_batch_t *batch)
+{
+    sim_drop(m->b, batch->tokens);
+    sim_drop(m->b, batch->labels);
+    sim_drop(m->b, batch->loss_mask);
+    sim_drop(m->b, batch->attention_mask);
+    sim_drop(m->b, batch->position_ids);
+}
+
+sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
+                                const sim_batch_t *batch)
+{
+    const sim_dims_t *d = m->d;
+    bool learned = m->s->position_embedding_type == SIM_POS_LEARNED;
+    m->b->module = SIM_MOD_EMBEDDING;
+    save->dropout_mask = SIM_REF_NONE;
+    sim_ref_t mask = SIM_REF_NONE;
+    if (d->tp > 1) { /* indices outside this rank's part of the vocabulary are masked */
+        mask = sim_new(m->b, "vocab_mask", d->tokens);
+        save->indices = sim_new(m->b, "masked_tokens", INDEX_BYTES * d->tokens);
+    } else {
+        save->indices = sim_keep(m->b, batch->tokens);
+    }
+    sim_ref_t out = sim_new(m->b, "word_embeddings", d->full_hidden_bytes);
+    sim_drop(m->b, mask);
+    if (learned) {
+        sim_ref_t positions = sim_new(m->b, "position_embeddings", d->full_hidden_bytes);
+        sim_ref_t sum = sim_new(m->b, "embedding_sum", d->full_hidden_bytes);
+        sim_drop(m->b, positions);
+        sim_drop(m->b, out);
+        out = sum;
+    }
+    /* [b, s, h] -> [s, b, h]; with sequence parallel reduce-scattered or sliced afterwards. */
+    sim_ref_t transposed = sim_new(m->b, "embedding_sbh", d->full_hidden_bytes);
+    sim_drop(m->b, out);
+    out = transposed;
+    if (d->sp) {
+        sim_ref_t local = sim_new(m->b, "embedding_local", d->hidden_bytes);
+        sim_drop(m->b, out);
+        out = local;
+    }
+    if (m->s->hidden_dropout > 0.0) {
+        sim_ref_t dropped = sim_new(m->b, "embedding_dropped", d->hidden_bytes);
+        save->dropout_mask = sim_new(m->b, "dropout_mask", d->local_tokens * d->h);
+        sim_drop(m->b, out);
+        out = dropped;
+    }
+    return out;
+}
+
+void sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_t d_out,
+                            sim_ref_t tied_grad)
+{
+    const sim_dims_t *d = m->d;
+    m->b->module = SIM_MOD_EMBEDDING;
+    if (save->dropout_mask != SIM_REF_NONE) {
+        sim_ref_t g = sim_new(m->b, "d_dropout", d->hidden_bytes);
+        sim_drop(m->b, save->dropout_mask);
+        sim_drop(m->b, d_out);
+        d_out = g;
+    }
+    if (d->sp) {
+        sim_ref_t g = sim_new(m->b, "d_embedding_gathered", d->full_hidden_bytes);
+        sim_drop(m->b, d_out);
+        d_out = g;
+    }
+    if (m->s->position_embedding_type == SIM_POS_LEARNED)
+        sim_touch(m->b, "position_weight_grad", m->s->max_position_embeddings * d->h * d->e);
+    sim_ref_t g = sim_new(m->b, "d_embedding_bsh", d->full_hidden_bytes);
+    sim_drop(m->b, d_out);
+    sim_ref_t weight_grad = sim_new(m->b, "embedding_weight_grad", d->vocab_tp * d->h * d->e);
+    sim_drop(m->b, g);
+    sim_drop(m->b, save->indices);
+    sim_drop(m->b, weight_grad);
+    sim_drop(m->b, tied_grad);
+}
+
+/* Megatron's vocabulary-parallel cross entropy: the logits (which the caller still references) are
+ * copied to fp32 once, and everything else happens in place; the copy ends as the softmax. */
+static void cross_entropy_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t logits)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t fp32_bytes = d->tokens * d->vocab_tp * 4;
+    m->b->module = SIM_MOD_LOSS;
+    sim_ref_t labels = sim_new(m->b, "labels_sb", INDEX_BYTES * d->tokens);
+    if (d->e == 4)
+        save->softmax = sim_keep(m->b, logits);
+    else
+        save->softmax = sim_new(m->b, "softmax", fp32_bytes);
+    sim_ref_t row_max = sim_new(m->b, "logits_max", 4 * d->tokens);
+    if (m->s->cross_entropy_loss_fusion) {
+        /* The compiler turns the in-place subtraction and exponential into a new tensor, so that
+         * both exist at once (measured: five instead of three times the logits). */
+        sim_ref_t exp = sim_new(m->b, "softmax", fp32_bytes);
+        sim_drop(m->b, save->softmax);
+        save->softmax = exp;
+    }
+    save->target_mask = sim_new(m->b, "target_mask", d->tokens);
+    save->masked_target = sim_new(m->b, "masked_target", INDEX_BYTES * d->tokens);
+    sim_ref_t predicted = sim_new(m->b, "predicted_logits", 4 * d->tokens);
+    sim_ref_t sums = sim_new(m->b, "sum_exp_logits", 4 * d->tokens);
+    sim_ref_t loss = sim_new(m->b, "loss", 4 * d->tokens);
+    sim_drop(m->b, sums);
+    sim_drop(m->b, predicted);
+    sim_drop(m->b, row_max);
+    sim_drop(m->b, labels);
+    sim_drop(m->b, loss);
+    sim_drop(m->b, logits);
+}
+
+void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t x)
+{
+    const sim_dims_t *d = m->d;
+    m->b->module = SIM_MOD_FINAL_NORM;
+    save->x = x;
+    save->ln_out = sim_new(m->b, "ln_out", d->hidden_bytes);
+    save->stat = sim_new(m->b, "norm_stat", d->norm_stat_bytes);
+    m->b->module = SIM_MOD_OUTPUT;
+    if (d->sp)
+        sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
+    sim_torch_gemm(m);
+    sim_ref_t logits = sim_new(m->b, "logits", d->logits_bytes);
+    if (m->s->cross_entropy_loss_fusion && m->s->cross_entropy_fusion_impl == SIM_CE_TE) {
+        /* Transformer Engine's kernel writes the gradient over the logits. */
+        save->softmax = logits;
+        save->target_mask = save->masked_target = SIM_REF_NONE;
+        return;
+    }
+    cross_entropy_forward(m, save, logits);
+}
+
+/* Gradient of the logits in the activation dtype. */
+static sim_ref_t cross_entropy_backward(sim_model_t *m, sim_loss_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    if (m->s->cross_entropy_loss_fusion && m->s->cross_entropy_fusion_impl == SIM_CE_TE)
+        return save->softmax;
+    sim_ref_t grad = save->softmax;
+    if (m->s->cross_entropy_loss_fusion) {
+        grad = sim_new(m->b, "d_logits_fp32", d->tokens * d->vocab_tp * 4);
+        sim_ref_t cast = sim_new(m->b, "d_logits", d->logits_bytes);
+        sim_drop(m->b, grad);
+        sim_drop(m->b, save->softmax);
+        grad = cast;
+    } else if (d->e != 4) {
+        grad = sim_new(m->b, "d_logits", d->logits_bytes);
+        sim_drop(m->b, save->softmax);
+    }
+    sim_drop(m->b, save->target_mask);
+    sim_drop(m->b, save->masked_target);
+    return grad;
+}
+
+sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
+                            sim_ref_t *tied_grad_p)
+{
+    const sim_dims_t *d = m->d;
+    m->b->module = SIM_MOD_LOSS;
+    sim_ref_t d_logits = cross_entropy_backward(m, save);
+    m->b->module = SIM_MOD_OUTPUT;
+    if (d->sp)
+        sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
+    sim_torch_gemm(m);
+    sim_ref_t g = sim_new(m->b, "d_ln_out", d->full_hidden_bytes);
+    if (d->sp) {
+        sim_ref_t local = sim_new(m->b, "d_ln_out_local", d->hidden_bytes);
+        sim_drop(m->b, g);
+        g = local;
+    }
+    sim_ref_t wgrad = sim_weight_grad(m, d->vocab_tp, d->h);
+    *tied_grad_p = SIM_REF_NONE;
+    if (tied)
+        *tied_grad_p = wgrad;
+    sim_drop(m->b, save->ln_out);
+    sim_drop(m->b, d_logits);
+    if (!tied)
+        sim_drop(m->b, wgrad);
+    m->b->module = SIM_MOD_FINAL_NORM;
+    sim_ref_t dx = sim_new(m->b, "d_x", d->hidden_bytes);
+    sim_drop(m->b, g);
+    sim_drop(m->b, save->x);
+    sim_drop(m->b, save->stat);
+    return dx;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/layer.h"
+
+static bool recomputes_mlp(const sim_model_t *m)
+{
+    return m->s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
+           (m->s->recompute_modules & SIM_MODULE_MLP);
+}
+
+static void forget_norm_linear(sim_model_t *m, sim_norm_linear_t *save)
+{
+    sim_drop(m->b, save->x);
+    sim_drop(m->b, save->ln_out);
+    sim_drop(m->b, save->stat);
+}
+
+static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
+                                         bool grad)
+{
+    sim_ref_t residual = sim_keep(m->b, x);
+    m->b->module = SIM_MOD_QKV;
+    sim_ref_t mixed_qkv =
+        sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
+    if (!grad)
+        forget_norm_linear(m, &save->qkv);
+    m->b->module = SIM_MOD_ATTENTION;
+    sim_held_t held;
+    sim_ref_t context = sim_attention_forward(m, &save->attention, mixed_qkv, &held);
+    if (!grad)
+        sim_attention_forget(m, &save->attention);
+    m->b->module = SIM_MOD_PROJ;
+    sim_ref_t out = sim_row_linear_forward(m, &save->proj, context, "proj_out");
+    if (!grad)
+        sim_drop(m->b, save->proj.x);
+    for (size_t i = 0; i < sizeof(held.refs) / sizeof(held.refs[0]); i++)
+        sim_drop(m->b, held.refs[i]);
+    m->b->module = SIM_MOD_RESIDUAL;
+    out = sim_bda_forward(m, &save->attention_bda, out, residual, "attention_residual");
+    if (!grad)
+        sim_drop(m->b, save->attention_bda.mask);
+    return out;
+}
+
+static sim_ref_t mlp_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
+{
+    m->b->module = SIM_MOD_FC1;
+    sim_ref_t fc1_out = sim_norm_linear_forward(m, &save->fc1, x, "fc1_out", m->d->fc1_bytes);
+    if (!grad)
+        forget_norm_linear(m, &save->fc1);
+    m->b->module = SIM_MOD_ACTIVATION;
+    sim_ref_t act = sim_act_forward(m, &save->act, fc1_out);
+    if (!grad) {
+        sim_drop(m->b, save->act.in);
+        sim_drop(m->b, save->act.extra);
+    }
+    m->b->module = SIM_MOD_FC2;
+    sim_ref_t out = sim_row_linear_forward(m, &save->fc2, act, "fc2_out");
+    if (!grad)
+        sim_drop(m->b, save->fc2.x);
+    return out;
+}
+
+sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
+{
+    sim_ref_t x2 = attention_block_forward(m, save, x, grad);
+    sim_ref_t residual = sim_keep(m->b, x2);
+    bool checkpoint = grad && recomputes_mlp(m);
+    if (checkpoint)
+        save->mlp_in = sim_keep(m->b, x2);
+    sim_ref_t out = mlp_forward(m, save, x2, grad && !checkpoint);
+    m->b->module = SIM_MOD_RESIDUAL;
+    out = sim_bda_forward(m, &save->mlp_bda, out, residual, "layer_out");
+    if (!grad)
+        sim_drop(m->b, save->mlp_bda.mask);
+    return out;
+}
+
+/* The residual's gradient is added into the branch's, which nobody else holds. */
+static sim_ref_t add_residual(sim_model_t *m, sim_ref_t dx, sim_ref_t d_residual)
+{
+    sim_drop(m->b, d_residual);
+    return dx;
+}
+
+sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+{
+    const sim_dims_t *d = m->d;
+    m->b->module = SIM_MOD_RESIDUAL;
+    sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
+    if (recomputes_mlp(m)) {
+        sim_ref_t out = mlp_forward(m, save, save->mlp_in, true);
+        sim_drop(m->b, out);
+    }
+    m->b->module = SIM_MOD_FC2;
+    g = sim_row_linear_backward(m, &save->fc2, g, "d_act_out", d->act_bytes, d->ffn / d->tp);
+    m->b->module = SIM_MOD_ACTIVATION;
+    g = sim_act_backward(m, &save->act, g);
+    m->b->module = SIM_MOD_FC1;
+    g = sim_norm_linear_backward(m, &save->fc1, g, d->gate * d->ffn / d->tp);
+    d_out = add_residual(m, g, d_out);
+
+    m->b->module = SIM_MOD_RESIDUAL;
+    g = sim_bda_backward(m, &save->attention_bda, d_out);
+    m->b->module = SIM_MOD_PROJ;
+    g = sim_row_linear_backward(m, &save->proj, g, "d_context", d->q_bytes,
+                                d->heads_tp * d->head_dim);
+    m->b->module = SIM_MOD_ATTENTION;
+    g = sim_attention_backward(m, &save->attention, g);
+    m->b->module = SIM_MOD_QKV;
+    g = sim_norm_linear_backward(m, &save->qkv, g, (d->heads + 2 * d->groups) * d->head_dim / d->tp);
+    return add_residual(m, g, d_out);
+}

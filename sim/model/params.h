@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The parameters of one model chunk on one rank, in the order in which the modules register them. */
+#ifndef SIM_MODEL_PARAMS_H
+#define SIM_MODEL_PARAMS_H
+
+#include "sim/model/dims.h"
+#include "sim/model/tensor.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *name; /* static text */
+    uint64_t n_elements;
+    uint16_t layer;        /* global decoder layer or SIM_NO_LAYER */
+    uint8_t module;        /* sim_module_t */
+    bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
+} sim_param_t;
+
+typedef struct {
+    sim_param_t *params; /* n of them; owned */
+    uint32_t n;
+    uint64_t n_elements; /* sum */
+} sim_params_t;
+
+/* Parameters of `chunk` (pipeline size pp tells whether tied weights need a copy). */
+void sim_params_init(sim_params_t *params, const sim_scenario_t *scenario, const sim_dims_t *dims,
+                     const topo_chunk_t *chunk);
+void sim_params_fini(sim_params_t *params);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/tape.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Category of a tensor while it is not known whether it is saved. */
+enum { CAT_OPEN = SIM_N_CATEGORIES };
+
+void sim_persistent_fini(sim_persistent_t *persistent)
+{
+    for (uint32_t i = 0; i < persistent->n; i++)
+        free(persistent->keys[i]);
+    free(persistent->keys);
+    free(persistent->tensors);
+    *persistent = (sim_persistent_t){ 0 };
+}
+
+void sim_tape_fini(sim_tape_t *tape)
+{
+    free(tape->ops);
+    *tape = (sim_tape_t){ 0 };
+}
+
+void sim_builder_init(sim_builder_t *b, sim_persistent_t *persistent)
+{
+    *b = (sim_builder_t){ .persistent = persistent,
+                          .n_slots = SIM_N_SLOTS_FIXED,
+                          .layer = SIM_NO_LAYER };
+}
+
+void sim_builder_fini(sim_builder_t *b)
+{
+    free(b->built);
+    free(b->free_slots);
+    *b = (sim_builder_t){ 0 };
+}
+
+void sim_builder_begin(sim_builder_t *b, sim_tape_t *tape, bool in_forward)
+{
+    b->tape = tape;
+    b->in_forward = in_forward;
+}
+
+static void push(sim_builder_t *b, sim_op_t op)
+{
+    sim_tape_t *t = b->tape;
+    if (t->n_ops == t->cap) {
+        t->cap = t->cap > 0 ? 2 * t->cap : 256;
+        t->ops = base_xrealloc(t->ops, t->cap, sizeof(*t->ops));
+    }
+    t->ops[t->n_ops++] = op;
+}
+
+static sim_ref_t add_built(sim_builder_t *b, sim_built_t built)
+{
+    if (b->n_built == b->cap_built) {
+        b->cap_built = b->cap_built > 0 ? 2 * b->cap_built : 256;
+        b->built = base_xrealloc(b->built, b->cap_built, sizeof(*b->built));
+    }
+    b->built[b->n_built] = built;
+    return b->n_built++;
+}
+
+static uint16_t take_slot(sim_builder_t *b)
+{
+    if (b->n_free_slots > 0)
+        return b->free_slots[--b->n_free_slots];
+    assert(b->n_slots < UINT16_MAX);
+    return b->n_slots++;
+}
+
+static void give_slot(sim_builder_t *b, uint16_t slot)
+{
+    if (slot < SIM_N_SLOTS_FIXED)
+        return;
+    if (b->n_free_slots == b->cap_free_slots) {
+        b->cap_free_slots = b->cap_free_slots > 0 ? 2 * b->cap_free_slots : 64;
+        b->free_slots = base_xrealloc(b->free_slots, b->cap_free_slots, sizeof(*b->free_slots));
+    }
+    b->free_slots[b->n_free_slots++] = slot;
+}
+
+static sim_ref_t new_tensor(sim_builder_t *b, uint8_t category, const char *name, uint64_t bytes)
+{
+    if (bytes == 0)
+        return SIM_REF_NONE;
+    sim_built_t built = {
+        .tensor = { .name = name,
+                    .bytes = bytes,
+                    .layer = b->layer,
+                    .category = category,
+                    .module = b->module },
+        .refs = 1,
+        .slot = take_slot(b),
+        .in_forward = b->in_forward,
+    };
+    sim_ref_t ref = add_built(b, built);
+    push(b, (sim_op_t){ .kind = SIM_OP_ALLOC, .slot = built.slot, .tensor = ref, .bytes = bytes });
+    return ref;
+}
+
+sim_ref_t sim_new(sim_builder_t *b, const char *name, uint64_t bytes)
+{
+    return new_tensor(b, CAT_OPEN, name, bytes);
+}
+
+sim_ref_t sim_new_as(sim_builder_t *b, sim_category_t category, const char *name, uint64_t bytes)
+{
+    return new_tensor(b, (uint8_t)category, name, bytes);
+}
+
+sim_ref_t sim_given(sim_builder_t *b, uint16_t slot, const char *name, uint64_t bytes)
+{
+    assert(slot < SIM_N_SLOTS_FIXED);
+    return add_built(b, (sim_built_t){
+                            .tensor = { .name = name,
+                                        .bytes = bytes,
+                                        .layer = SIM_NO_LAYER,
+                                        .category = SIM_CAT_PIPELINE,
+                                        .module = SIM_MOD_PIPELINE },
+                            .refs = 1,
+                            .slot = slot,
+                            .in_forward = b->in_forward,
+                        });
+}
+
+sim_ref_t sim_keep(sim_builder_t *b, sim_ref_t ref)
+{
+    if (ref != SIM_REF_NONE) {
+        assert(b->built[ref].refs > 0);
+        b->built[ref].refs++;
+    }
+    return ref;
+}
+
+void sim_drop(sim_builder_t *b, sim_ref_t ref)
+{
+    if (ref == SIM_REF_NONE)
+        return;
+    sim_built_t *built = &b->built[ref];
+    assert(built->refs > 0);
+    if (--built->refs > 0)
+        return;
+    if (built->tensor.category == CAT_OPEN)
+        built->tensor.category = built->in_forward && !b->in_forward ? SIM_CAT_ACTIVATIONS
+                                                                     : SIM_CAT_TEMPORARY;
+    push(b, (sim_op_t){ .kind = SIM_OP_FREE, .slot = built->slot, .tensor = ref });
+    give_slot(b, built->slot);
+}
+
+void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot)
+{
+    sim_built_t *built = &b->built[ref];
+    assert(slot < SIM_N_SLOTS_FIXED && built->refs == 1);
+    /* The tensor was made for this slot if only its allocation is told so. */
+    for (uint32_t i = b->tape->n_ops; i-- > 0;) {
+        sim_op_t *op = &b->tape->ops[i];
+        if (op->kind == SIM_OP_ALLOC && op->tensor == ref) {
+            op->slot = slot;
+            give_slot(b, built->slot);
+            break;
+        }
+    }
+    built->slot = slot;
+    built->refs = 0;
+    built->tensor.category = SIM_CAT_PIPELINE;
+}
+
+void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes)
+{
+    sim_persistent_t *p = b->persistent;
+    uint32_t i = 0;
+    while (i < p->n && strcmp(p->keys[i], key) != 0)
+        i++;
+    if (i == p->n) {
+        p->tensors = base_xrealloc(p->tensors, p->n + 1, sizeof(*p->tensors));
+        p->keys = base_xrealloc(p->keys, p->n + 1, sizeof(*p->keys));
+        p->keys[i] = base_xstrdup(key);
+        p->tensors[i] = (sim_tensor_t){ .name = p->keys[i],
+                                        .layer = SIM_NO_LAYER,
+                                        .category = SIM_CAT_WORKSPACE,
+                                        .module = (uint8_t)module };
+        p->n++;
+    }
+    p->tensors[i].bytes = base_u64_max(p->tensors[i].bytes, bytes);
+    push(b, (sim_op_t){ .kind = SIM_OP_PERSIST, .tensor = i, .bytes = bytes });
+}
+
+void sim_touch(sim_builder_t *b, const char *name, uint64_t bytes)
+{
+    sim_drop(b, sim_new(b, name, bytes));
+}
+
+void sim_builder_finish(sim_builder_t *b)
+{
+    for (uint32_t i = 0; i < b->n_built; i++) {
+        assert(b->built[i].refs == 0);
+        assert(b->built[i].tensor.category != CAT_OPEN);
+    }
+}

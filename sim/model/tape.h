@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A tape is the list of allocations and frees that one pass (forward or backward of one model
+ * chunk for one micro-batch) makes, in order. It is built once per chunk and played for every
+ * micro-batch on a frame: an array of slots, each holding the block of a live tensor.
+ *
+ * While a tape is built, tensors have reference counts as they have in Python: the free is
+ * recorded where the last reference goes. What the forward pass still references when it ends is
+ * what is saved for the backward pass. */
+#ifndef SIM_MODEL_TAPE_H
+#define SIM_MODEL_TAPE_H
+
+#include "sim/model/tensor.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    SIM_OP_ALLOC,   /* slot <- a new block */
+    SIM_OP_FREE,    /* free the block of slot */
+    SIM_OP_PERSIST, /* persistent buffer `slot`: make it, or a larger one, if need be */
+} sim_op_kind_t;
+
+typedef struct {
+    uint64_t bytes; /* 0 for SIM_OP_FREE */
+    uint32_t tensor; /* index into the chunk's tensors (alloc) or the rank's persistent buffers */
+    uint16_t slot;
+    uint8_t kind;   /* sim_op_kind_t */
+    uint8_t stream; /* 0 = the default stream */
+} sim_op_t;
+
+typedef struct {
+    sim_op_t *ops; /* n_ops of them, owned */
+    uint32_t n_ops;
+    uint32_t cap;
+} sim_tape_t;
+
+/* Buffers of a rank that stay once they are made, shared by all its chunks. A request for a larger
+ * size makes a new buffer before the old one goes (megatron/core/utils.py, GlobalMemoryBuffer). */
+typedef struct {
+    sim_tensor_t *tensors; /* n of them, owned; tensors[i].bytes is the largest size asked for */
+    char **keys;           /* n names, owned */
+    uint32_t n;
+} sim_persistent_t;
+
+void sim_persistent_fini(sim_persistent_t *persistent);
+
+/* Slots that a tape finds filled or leaves filled for whoever plays it. */
+enum {
+    SIM_SLOT_INPUT,       /* forward: hidden states received from the stage before */
+    SIM_SLOT_OUTPUT,      /* forward leaves: hidden states for the next stage */
+    SIM_SLOT_OUTPUT_GRAD, /* backward: gradient received from the next stage */
+    SIM_SLOT_INPUT_GRAD,  /* backward leaves: gradient for the stage before */
+    SIM_N_SLOTS_FIXED,
+};
+
+/* Handle of a tensor while tapes are built. */
+typedef uint32_t sim_ref_t;
+#define SIM_REF_NONE UINT32_MAX
+
+typedef struct {
+    sim_tensor_t tensor;
+    uint32_t refs;
+    uint16_t slot;
+    bool in_forward; /* made by the forward tape */
+} sim_built_t;
+
+typedef struct {
+    sim_tape_t *tape;             /* the tape that is being written */
+    sim_persistent_t *persistent; /* borrowed */
+    sim_built_t *built;           /* every tensor so far; owned */
+    uint32_t n_built, cap_built;
+    uint16_t *free_slots; /* stack of slots that can be taken again; owned */
+    uint32_t n_free_slots, cap_free_slots;
+    uint16_t n_slots;
+    uint16_t layer;  /* given to new tensors */
+    uint8_t module;  /* given to new tensors */
+    bool in_forward;
+} sim_builder_t;
+
+void sim_builder_init(sim_builder_t *b, sim_persistent_t *persistent);
+void sim_builder_fini(sim_builder_t *b);
+
+/* Write to `tape` from now on; `in_forward` tells which pass it is. */
+void sim_builder_begin(sim_builder_t *b, sim_tape_t *tape, bool in_forward);
+
+/* Allocate a tensor with one reference. The category is decided when the tapes are complete: saved
+ * tensors are activations, the others temporary. 0 bytes gives SIM_REF_NONE. */
+sim_ref_t sim_new(sim_builder_t *b, const char *name, uint64_t bytes);
+
+/* The same with a fixed category. */
+sim_ref_t sim_new_as(sim_builder_t *b, sim_category_t category, const char *name, uint64_t bytes);
+
+/* A tensor that the player has put into, or expects in, a fixed slot. */
+sim_ref_t sim_given(sim_builder_t *b, uint16_t slot, const char *name, uint64_t bytes);
+
+/* One more reference; SIM_REF_NONE is passed through. Returns `ref`. */
+sim_ref_t sim_keep(sim_builder_t *b, sim_ref_t ref);
+
+/* One reference less; the last one frees. SIM_REF_NONE is ignored. */
+void sim_drop(sim_builder_t *b, sim_ref_t ref);
+
+/* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
+void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot);
+
+/* Touch a persistent buffer, named by `key`: made at the first use, or when it has to grow. */
+void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes);
+
+/* A temporary that comes and goes at this point. */
+void sim_touch(sim_builder_t *b, const char *name, uint64_t bytes);
+
+/* After both tapes: set the categories that were left open. Asserts that nothing is referenced. */
+void sim_builder_finish(sim_builder_t *b);
+
+void sim_tape_fini(sim_tape_t *tape);
+
+#endif
