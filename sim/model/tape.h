@@ -45,7 +45,8 @@ typedef struct {
 
 void sim_persistent_fini(sim_persistent_t *persistent);
 
-/* Slots that a tape finds filled or leaves filled for whoever plays it. */
+/* Slots of the tensors that cross the border of a stage. A tape finds or leaves them filled and never
+ * frees them: the order of the schedule says when they go. */
 enum {
     SIM_SLOT_INPUT,       /* forward: hidden states received from the stage before */
     SIM_SLOT_OUTPUT,      /* forward leaves: hidden states for the next stage */

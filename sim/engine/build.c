@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Model build, DDP wrap, optimizer build and optimizer step. Megatron-LM training/training.py
+ * (get_model), distributed/param_and_grad_buffer.py, optimizer/{optimizer,distrib_optimizer}.py;
+ * TransformerEngine pytorch/optimizers/fused_adam.py. */
+#include "config.h"
+
+#include "sim/engine/player.h"
+
+/* DDP allocates its buffers on a side stream, which owns its own pool of blocks. */
+enum { DDP_STREAM = 0x1000, FP32_BYTES = 4 };
+
+static bool has_16_bit_params(const sim_player_t *p)
+{
+    return p->scenario->bf16 || p->scenario->fp16;
+}
+
+static uint64_t grad_bytes(const sim_player_t *p)
+{
+    return p->scenario->accumulate_allreduce_grads_in_fp32 ? FP32_BYTES : p->dims.e;
+}
+
+static bool build_model(sim_player_t *p)
+{
+    p->now.phase = SIM_PHASE_MODEL_BUILD;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        sim_player_chunk_t *chunk = &p->chunks[c];
+        p->now.chunk = (uint16_t)c;
+        for (uint32_t i = 0; i < chunk->chunk.params.n; i++) {
+            const sim_param_t *param = &chunk->chunk.params.params[i];
+            sim_tensor_t tensor = { .name = param->name,
+                                    .bytes = param->n_elements * p->dims.e,
+                                    .layer = param->layer,
+                                    .category = SIM_CAT_PARAMETERS,
+                                    .module = param->module };
+            if (!sim_player_add_static(p, &chunk->params, &tensor, 0))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* With the distributed optimizer the parameters move into a contiguous buffer; both copies and the
+ * gradients exist until the old tensors are let go. */
+static bool wrap_ddp(sim_player_t *p)
+{
+    p->now.phase = SIM_PHASE_DDP_WRAP;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        sim_player_chunk_t *chunk = &p->chunks[c];
+        p->now.chunk = (uint16_t)c;
+        sim_tensor_t param_data = { .name = "param_data",
+                                    .bytes = chunk->ddp.n_elements * p->dims.e,
+                                    .layer = SIM_NO_LAYER,
+                                    .category = SIM_CAT_PARAMETERS,
+                                    .module = SIM_MOD_DDP };
+        sim_tensor_t grad_data = { .name = "grad_data",
+                                   .bytes = chunk->ddp.n_elements * grad_bytes(p),
+                                   .layer = SIM_NO_LAYER,
+                                   .category = SIM_CAT_GRADIENTS,
+                                   .module = SIM_MOD_DDP };
+        bool moves = p->scenario->use_distributed_optimizer;
+        if (moves && !sim_player_add_static(p, &p->buffers, &param_data, DDP_STREAM))
+            return false;
+        if (!sim_player_add_static(p, &p->buffers, &grad_data, DDP_STREAM))
+            return false;
+        if (moves)
+            sim_player_free_statics(p, &chunk->params);
+    }
+    return true;
+}
+
+/* Elements of a parameter whose optimizer state this rank holds. */
+static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *chunk, uint32_t i)
+{
+    if (!p->scenario->use_distributed_optimizer)
+        return chunk->chunk.params.params[i].n_elements;
+    return sim_ddp_buffer_shard(&chunk->ddp, i, p->n_shards, p->shard);
+}
+
+/* One fp32 tensor per owned part of a parameter; `clones`: made from a 16-bit clone that is let go. */
+static bool add_fp32(sim_player_t *p, sim_statics_t *list, const char *name, bool clones)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        sim_player_chunk_t *chunk = &p->chunks[c];
+        p->now.chunk = (uint16_t)c;
+        for (uint32_t i = 0; i < chunk->chunk.params.n; i++) {
+            const sim_param_t *param = &chunk->chunk.params.params[i];
+            uint64_t n_elements = owned_elements(p, chunk, i);
+            if (n_elements == 0)
+                continue;
+            sim_tensor_t tensor = { .name = name,
+                                    .bytes = n_elements * FP32_BYTES,
+                                    .layer = param->layer,
+                                    .category = SIM_CAT_OPTIMIZER,
+                                    .module = SIM_MOD_OPTIMIZER };
+            sim_tensor_t clone = { .name = "main_param_clone",
+                                   .bytes = n_elements * p->dims.e,
+                                   .layer = param->layer,
+                                   .category = SIM_CAT_TEMPORARY,
+                                   .module = SIM_MOD_OPTIMIZER };
+            sim_block_t block = SIM_BLOCK_NONE;
+            if (clones && !sim_player_alloc(p, &clone, clone.bytes, 0, &block))
+                return false;
+            if (!sim_player_add_static(p, list, &tensor, 0))
+                return false;
+            if (clones)
+                sim_player_free(p, &clone, block);
+        }
+    }
+    return true;
+}
+
+static bool build_optimizer(sim_player_t *p)
+{
+    p->now.phase = SIM_PHASE_OPTIMIZER_BUILD;
+    if (!has_16_bit_params(p))
+        return true; /* the parameters are their own main parameters */
+    return add_fp32(p, &p->optimizer, "main_param", true);
+}
+
+bool sim_player_build(sim_player_t *p)
+{
+    return build_model(p) && wrap_ddp(p) && build_optimizer(p);
+}
+
+bool sim_player_zero_grad(sim_player_t *p)
+{
+    sim_player_free_statics(p, &p->grad_copies);
+    return true;
+}
+
+static bool make_moments(sim_player_t *p)
+{
+    if (p->has_moments)
+        return true;
+    p->has_moments = true;
+    if (p->scenario->optimizer != SIM_OPTIMIZER_ADAM)
+        return add_fp32(p, &p->optimizer, "momentum", false);
+    return add_fp32(p, &p->optimizer, "exp_avg", false) &&
+           add_fp32(p, &p->optimizer, "exp_avg_sq", false);
+}
+
+/* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
+ * skipped because of an overflow; the copies stay until the next zero_grad. */
+bool sim_player_step(sim_player_t *p, bool is_skipped)
+{
+    p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
+    p->now.microbatch = 0;
+    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES &&
+        !add_fp32(p, &p->grad_copies, "main_grad_copy", false))
+        return false;
+    return is_skipped || make_moments(p);
+}

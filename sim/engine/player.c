@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/engine/player.h"
+
+#include "sim/base/xmem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_owner(sim_player_t *p, sim_block_t block, const sim_tensor_t *tensor)
+{
+    if (block >= p->cap_owners) {
+        uint32_t cap = block + block / 2 + 1024;
+        p->owners = base_xrealloc(p->owners, cap, sizeof(*p->owners));
+        memset(p->owners + p->cap_owners, 0, (cap - p->cap_owners) * sizeof(*p->owners));
+        p->cap_owners = cap;
+    }
+    p->owners[block] = (sim_owner_t){ .tensor = tensor,
+                                      .microbatch = p->now.microbatch,
+                                      .chunk = p->now.chunk,
+                                      .phase = p->now.phase };
+}
+
+bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
+                      sim_block_t *block_p)
+{
+    if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
+        p->is_out_of_memory = true;
+        p->oom_tensor = tensor;
+        p->oom_requested_bytes = bytes;
+        p->oom_moment = p->now;
+        p->oom_moment.layer = tensor->layer;
+        p->oom_moment.module = tensor->module;
+        return false;
+    }
+    sim_account_add(&p->account, tensor, sim_alloc_block_bytes(p->alloc, *block_p), &p->now);
+    set_owner(p, *block_p, tensor);
+    uint64_t reserved_bytes = sim_alloc_reserved_bytes(p->alloc);
+    if (reserved_bytes > p->max_reserved_bytes) {
+        p->max_reserved_bytes = reserved_bytes;
+        p->reserved_moment = p->now;
+        p->reserved_moment.layer = tensor->layer;
+        p->reserved_moment.module = tensor->module;
+    }
+    p->n_ops++;
+    p->has_stopped = p->n_ops == p->stop_at;
+    return !p->has_stopped;
+}
+
+void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
+{
+    sim_account_remove(&p->account, tensor, sim_alloc_block_bytes(p->alloc, block));
+    p->owners[block].tensor = NULL;
+    sim_alloc_free(p->alloc, block);
+    p->n_ops++;
+}
+
+bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,
+                           uint64_t stream)
+{
+    if (tensor->bytes == 0)
+        return true;
+    if (list->n == list->cap) {
+        list->cap = list->cap > 0 ? 2 * list->cap : 64;
+        sim_static_t *old = list->items;
+        list->items = base_xcalloc(list->cap, sizeof(*list->items));
+        if (old != NULL)
+            memcpy(list->items, old, list->n * sizeof(*old));
+        /* Owners point into the list. */
+        for (uint32_t i = 0; i < list->n; i++)
+            p->owners[list->items[i].block].tensor = &list->items[i].tensor;
+        free(old);
+    }
+    sim_static_t *item = &list->items[list->n++];
+    *item = (sim_static_t){ .tensor = *tensor, .block = SIM_BLOCK_NONE };
+    bool ok = sim_player_alloc(p, &item->tensor, tensor->bytes, stream, &item->block);
+    if (item->block == SIM_BLOCK_NONE)
+        list->n--;
+    return ok;
+}
+
+void sim_player_free_statics(sim_player_t *p, sim_statics_t *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        sim_player_free(p, &list->items[i].tensor, list->items[i].block);
+    list->n = 0;
+}
+
+static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
+{
+    sim_block_t old = p->persistent_blocks[op->tensor];
+    const sim_tensor_t *tensor = &p->persistent.tensors[op->tensor];
+    if (old != SIM_BLOCK_NONE && sim_alloc_block_bytes(p->alloc, old) >= op->bytes)
+        return true;
+    if (!sim_player_alloc(p, tensor, op->bytes, 0, &p->persistent_blocks[op->tensor]))
+        return false;
+    if (old != SIM_BLOCK_NONE)
+        sim_player_free(p, tensor, old);
+    return true;
+}
+
+static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots)
+{
+    const sim_op_t *end = tape->ops + tape->n_ops;
+    for (const sim_op_t *op = tape->ops; op < end; op++) {
+        switch (op->kind) {
+        case SIM_OP_ALLOC:
+            if (!sim_player_alloc(p, &c->chunk.tensors[op->tensor], op->bytes, op->stream,
+                                  &slots[op->slot]))
+                return false;
+            break;
+        case SIM_OP_FREE:
+            sim_player_free(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
+            slots[op->slot] = SIM_BLOCK_NONE;
+            break;
+        case SIM_OP_PERSIST:
+            if (!touch_persistent(p, op))
+                return false;
+            break;
+        }
+    }
+    return true;
+}
+
+static sim_block_t *take_slots(sim_player_chunk_t *c)
+{
+    sim_block_t *slots = c->n_spare > 0 ? c->spare[--c->n_spare]
+                                        : base_xcalloc(c->chunk.n_slots, sizeof(*slots));
+    for (uint32_t i = 0; i < c->chunk.n_slots; i++)
+        slots[i] = SIM_BLOCK_NONE;
+    return slots;
+}
+
+static sim_block_t *slots_of(sim_player_chunk_t *c, uint32_t microbatch)
+{
+    if (c->passes[microbatch].slots == NULL)
+        c->passes[microbatch].slots = take_slots(c);
+    return c->passes[microbatch].slots;
+}
+
+/* A pass is over when it has run backward and all four border tensors are gone. */
+static void maybe_retire(sim_player_chunk_t *c, uint32_t microbatch)
+{
+    sim_block_t *slots = c->passes[microbatch].slots;
+    for (uint32_t i = 0; i < c->chunk.n_slots; i++) {
+        if (slots[i] != SIM_BLOCK_NONE)
+            return;
+    }
+    c->spare[c->n_spare++] = slots;
+    c->passes[microbatch].slots = NULL;
+}
+
+/* Tensors that the schedule itself allocates or frees; all of one hidden tensor. */
+static const sim_tensor_t border_tensors[SIM_N_SLOTS_FIXED] = {
+    [SIM_SLOT_INPUT] = { "stage_input", 0, SIM_NO_LAYER, SIM_CAT_PIPELINE, SIM_MOD_PIPELINE },
+    [SIM_SLOT_OUTPUT] = { "stage_output", 0, SIM_NO_LAYER, SIM_CAT_PIPELINE, SIM_MOD_PIPELINE },
+    [SIM_SLOT_OUTPUT_GRAD] = { "output_grad", 0, SIM_NO_LAYER, SIM_CAT_PIPELINE, SIM_MOD_PIPELINE },
+    [SIM_SLOT_INPUT_GRAD] = { "input_grad", 0, SIM_NO_LAYER, SIM_CAT_PIPELINE, SIM_MOD_PIPELINE },
+};
+
+static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
+{
+    return sim_player_alloc(p, &border_tensors[slot], p->dims.hidden_bytes, 0,
+                            &slots_of(c, microbatch)[slot]);
+}
+
+static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step, int slot)
+{
+    sim_block_t *slots = c->passes[step->microbatch].slots;
+    if (slots == NULL || slots[slot] == SIM_BLOCK_NONE)
+        return; /* left from the iteration before the first, or the scalar loss */
+    const sim_tensor_t *tensor = p->owners[slots[slot]].tensor;
+    sim_player_free(p, tensor, slots[slot]);
+    slots[slot] = SIM_BLOCK_NONE;
+    maybe_retire(c, step->microbatch);
+}
+
+static bool run_step(sim_player_t *p, const sim_step_t *step)
+{
+    sim_player_chunk_t *c = &p->chunks[step->chunk];
+    p->now.microbatch = step->microbatch;
+    p->now.chunk = step->chunk;
+    switch ((sim_step_kind_t)step->kind) {
+    case SIM_STEP_FORWARD:
+        p->now.phase = SIM_PHASE_FORWARD;
+        return play(p, c, &c->chunk.forward, slots_of(c, step->microbatch));
+    case SIM_STEP_BACKWARD:
+        p->now.phase = SIM_PHASE_BACKWARD;
+        if (!play(p, c, &c->chunk.backward, slots_of(c, step->microbatch)))
+            return false;
+        maybe_retire(c, step->microbatch);
+        return true;
+    case SIM_STEP_RECV_FORWARD:
+        return receive(p, c, step->microbatch, SIM_SLOT_INPUT);
+    case SIM_STEP_RECV_BACKWARD:
+        return receive(p, c, step->microbatch, SIM_SLOT_OUTPUT_GRAD);
+    case SIM_STEP_FREE_INPUT:
+        free_border(p, c, step, SIM_SLOT_INPUT);
+        return true;
+    case SIM_STEP_FREE_OUTPUT:
+        free_border(p, c, step, SIM_SLOT_OUTPUT);
+        return true;
+    case SIM_STEP_FREE_OUTPUT_GRAD:
+        free_border(p, c, step, SIM_SLOT_OUTPUT_GRAD);
+        return true;
+    case SIM_STEP_FREE_INPUT_GRAD:
+        free_border(p, c, step, SIM_SLOT_INPUT_GRAD);
+        return true;
+    case SIM_STEP_FINALIZE_GRADS:
+        p->now.phase = SIM_PHASE_GRAD_SYNC;
+        return true;
+    default: /* messages: no memory */
+        return true;
+    }
+}
+
+bool sim_player_passes(sim_player_t *p)
+{
+    for (size_t i = 0; i < p->order.n; i++) {
+        if (!run_step(p, &p->order.steps[i]))
+            return false;
+    }
+    return true;
+}

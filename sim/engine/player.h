@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The state of one rank that is being played: allocator, live tensors, accounts. */
+#ifndef SIM_ENGINE_PLAYER_H
+#define SIM_ENGINE_PLAYER_H
+
+#include "sim/engine/account.h"
+#include "sim/memory/caching_allocator.h"
+#include "sim/model/chunk.h"
+#include "sim/model/ddp_buffer.h"
+#include "sim/schedule/order.h"
+
+/* A tensor that lives outside the tapes. */
+typedef struct {
+    sim_tensor_t tensor;
+    sim_block_t block;
+} sim_static_t;
+
+typedef struct {
+    sim_static_t *items;
+    uint32_t n, cap;
+} sim_statics_t;
+
+/* Who made a block; index = block. */
+typedef struct {
+    const sim_tensor_t *tensor; /* NULL = not alive; valid until the chunk or static goes */
+    uint32_t microbatch;
+    uint16_t chunk;
+    uint8_t phase;
+} sim_owner_t;
+
+/* Slots of one pass in flight. */
+typedef struct {
+    sim_block_t *slots; /* n_slots of the chunk; owned */
+} sim_slots_t;
+
+typedef struct {
+    sim_chunk_t chunk;
+    sim_ddp_buffer_t ddp;
+    sim_statics_t params; /* individual parameters, as long as they are */
+    sim_slots_t *passes;  /* by micro-batch; slots NULL when not in flight */
+    sim_block_t **spare;  /* slot arrays to use again */
+    uint32_t n_spare;
+} sim_player_chunk_t;
+
+typedef struct {
+    const sim_scenario_t *scenario;
+    sim_dims_t dims;
+    topo_coord_t coord;
+    sim_device_t *device;
+    sim_alloc_t *alloc;
+    sim_account_t account;
+    sim_moment_t now;
+    sim_moment_t reserved_moment;
+    uint64_t max_reserved_bytes;
+
+    sim_player_chunk_t *chunks; /* n_chunks; owned */
+    uint32_t n_chunks;
+    uint32_t n_microbatches;
+    sim_order_t order;
+    sim_persistent_t persistent;
+    sim_block_t *persistent_blocks; /* by persistent buffer; SIM_BLOCK_NONE = not made yet */
+    sim_statics_t buffers;          /* DDP buffers */
+    sim_statics_t optimizer;        /* main parameters, moments */
+    sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
+    bool has_moments;
+    uint64_t n_shards, shard; /* of the optimizer state */
+
+    sim_owner_t *owners;
+    uint32_t cap_owners;
+    uint64_t n_ops;    /* allocations and frees so far */
+    uint64_t stop_at;  /* stop when n_ops gets there; 0 = never */
+
+    bool is_out_of_memory, has_stopped;
+    const sim_tensor_t *oom_tensor;
+    uint64_t oom_requested_bytes;
+    sim_moment_t oom_moment;
+} sim_player_t;
+
+/* False = the run ends here: out of memory (is_out_of_memory) or stop_at reached. */
+bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
+                      sim_block_t *block_p);
+void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block);
+
+/* Add a static tensor; owned by `list`. */
+bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,
+                           uint64_t stream);
+void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
+
+/* The parts of a run, in order. False as above. */
+bool sim_player_build(sim_player_t *p);     /* model, DDP, optimizer */
+bool sim_player_zero_grad(sim_player_t *p);
+bool sim_player_passes(sim_player_t *p);    /* one iteration's forward and backward passes */
+bool sim_player_step(sim_player_t *p, bool is_skipped); /* optimizer */
+
+#endif
