@@ -3,34 +3,21 @@
 
 #include "sim/base/units.h"
 #include "sim/model/layer.h"
+#include "sim/model/workspace.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* TransformerEngine pytorch/module/base.py, get_cublas_workspace_size_bytes(): 32 MiB and 1 KiB of
- * scales from Hopper on, 4 MiB before. */
-static uint64_t te_workspace_bytes(uint32_t sm)
-{
-    return sm >= 90 ? 32 * BASE_MIB + 1 * BASE_KIB : 4 * BASE_MIB;
-}
-
-/* PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp: the default of CUBLAS_WORKSPACE_CONFIG and
- * ":4096:8" both come to 8 buffers of 4096 KiB. One workspace per thread and stream. */
-static uint64_t torch_workspace_bytes(void)
-{
-    return 32 * BASE_MIB;
-}
-
 void sim_te_gemm(sim_model_t *m)
 {
-    sim_persist(m->b, SIM_MOD_LIBRARY, "te_cublas_workspace", te_workspace_bytes(m->d->sm));
+    sim_persist(m->b, SIM_MOD_LIBRARY, "te_cublas_workspace", sim_te_workspace_bytes(m->d->sm));
 }
 
 void sim_torch_gemm(sim_model_t *m)
 {
     sim_persist(m->b, SIM_MOD_LIBRARY,
                 m->b->in_forward ? "cublas_workspace_forward" : "cublas_workspace_backward",
-                torch_workspace_bytes());
+                sim_torch_workspace_bytes(m->d->sm, m->s->cublas_workspace_config));
 }
 
 static void gemm(sim_model_t *m)

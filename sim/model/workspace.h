@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Workspaces of the GEMM libraries: made at the first use, never freed. */
+#ifndef SIM_MODEL_WORKSPACE_H
+#define SIM_MODEL_WORKSPACE_H
+
+#include <stdint.h>
+
+/* Transformer Engine's own, one a process. `sm` = compute capability, 90 = 9.0. */
+uint64_t sim_te_workspace_bytes(uint32_t sm);
+
+/* PyTorch's for cuBLAS, one per thread (forward and autograd) and stream. `config` is the text of
+ * CUBLAS_WORKSPACE_CONFIG (":4096:8": eight buffers of 4096 KiB; pairs can follow each other); NULL
+ * or a text that PyTorch cannot read gives the default of the GPU. */
+uint64_t sim_torch_workspace_bytes(uint32_t sm, const char *config);
+
+#endif
