@@ -76,7 +76,8 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
     return sim_ddp_buffer_shard(&chunk->ddp, i, p->n_shards, p->shard);
 }
 
-/* One fp32 tensor per owned part of a parameter; `clones`: made from a 16-bit clone that is let go. */
+/* One fp32 tensor per owned part of a parameter; `clones`: made from a 16-bit clone that is let go.
+ */
 static bool add_fp32(sim_player_t *p, sim_statics_t *list, const char *name, bool clones)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {

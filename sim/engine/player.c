@@ -125,8 +125,8 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
 
 static sim_block_t *take_slots(sim_player_chunk_t *c)
 {
-    sim_block_t *slots = c->n_spare > 0 ? c->spare[--c->n_spare]
-                                        : base_xcalloc(c->chunk.n_slots, sizeof(*slots));
+    sim_block_t *slots =
+        c->n_spare > 0 ? c->spare[--c->n_spare] : base_xcalloc(c->chunk.n_slots, sizeof(*slots));
     for (uint32_t i = 0; i < c->chunk.n_slots; i++)
         slots[i] = SIM_BLOCK_NONE;
     return slots;

@@ -67,8 +67,8 @@ typedef struct {
 
     sim_owner_t *owners;
     uint32_t cap_owners;
-    uint64_t n_ops;    /* allocations and frees so far */
-    uint64_t stop_at;  /* stop when n_ops gets there; 0 = never */
+    uint64_t n_ops;   /* allocations and frees so far */
+    uint64_t stop_at; /* stop when n_ops gets there; 0 = never */
 
     bool is_out_of_memory, has_stopped;
     const sim_tensor_t *oom_tensor;
@@ -87,9 +87,9 @@ bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tenso
 void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
 
 /* The parts of a run, in order. False as above. */
-bool sim_player_build(sim_player_t *p);     /* model, DDP, optimizer */
+bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */
 bool sim_player_zero_grad(sim_player_t *p);
-bool sim_player_passes(sim_player_t *p);    /* one iteration's forward and backward passes */
+bool sim_player_passes(sim_player_t *p); /* one iteration's forward and backward passes */
 bool sim_player_step(sim_player_t *p, bool is_skipped); /* optimizer */
 
 #endif

@@ -102,8 +102,7 @@ static base_status_t init_order(sim_player_t *p, base_err_t *err)
         .group_size = (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
         .overlap_p2p = s->overlap_p2p_communication && p->n_chunks > 1,
         .deallocate_outputs = s->deallocate_pipeline_outputs,
-        .n_partial_checkpoints =
-            (uint32_t)s->num_microbatches_with_partial_activation_checkpoints,
+        .n_partial_checkpoints = (uint32_t)s->num_microbatches_with_partial_activation_checkpoints,
     };
     return sim_order_init(&p->order, &config, err);
 }

@@ -55,7 +55,8 @@ static void qk_norm_forward(sim_model_t *m, sim_attention_save_t *save)
     save->k = sim_new(m->b, "k_normed", d->kv_bytes);
 }
 
-/* t * cos + rotate_half(t) * sin, each product a tensor (models/common/embeddings/rope_utils.py). */
+/* t * cos + rotate_half(t) * sin, each product a tensor (models/common/embeddings/rope_utils.py).
+ */
 static void rope_unfused(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t bytes)
 {
     sim_ref_t cos_part = sim_new(m->b, "rope_cos_part", bytes);
@@ -286,8 +287,8 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
 {
     if (recomputes_core(m))
         sim_drop(m->b, core_forward(m, save));
-    qkv_t grads = is_unfused(m->d) ? unfused_backward(m, save, d_out)
-                                   : kernel_backward(m, save, d_out);
+    qkv_t grads =
+        is_unfused(m->d) ? unfused_backward(m, save, d_out) : kernel_backward(m, save, d_out);
     forget_core(m, save);
     forget_inputs(m, save);
     return prologue_backward(m, save, grads);

@@ -14,15 +14,15 @@ typedef struct {
     sim_model_t m;
     const topo_chunk_t *place;
     sim_embedding_save_t embedding;
-    sim_layer_save_t *layers;  /* one a layer */
-    sim_ref_t *group_in;       /* full recompute: input of each checkpointed group */
+    sim_layer_save_t *layers; /* one a layer */
+    sim_ref_t *group_in;      /* full recompute: input of each checkpointed group */
     sim_loss_save_t loss;
 } work_t;
 
 /* Full recompute splits the chunk's layers into groups (transformer_block.py,
  * _checkpointed_forward): uniform = groups of n; block = the first n layers one by one. Layers
- * outside a group run normally. Returns the number of layers of the group that starts at `i`, 0 when
- * layer `i` is not recomputed. */
+ * outside a group run normally. Returns the number of layers of the group that starts at `i`, 0
+ * when layer `i` is not recomputed. */
 static uint32_t group_size(const work_t *w, uint32_t i)
 {
     const sim_scenario_t *s = w->m.s;

@@ -36,9 +36,8 @@ void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
     uint64_t bucket_start = 0, end = 0;
     for (uint32_t i = params->n; i-- > 0;) { /* reverse order of registration */
         const sim_param_t *p = &params->params[i];
-        uint64_t start = config->distributed_optimizer
-                             ? base_u64_round_up(end, PARAM_START_ELEMENTS)
-                             : end;
+        uint64_t start =
+            config->distributed_optimizer ? base_u64_round_up(end, PARAM_START_ELEMENTS) : end;
         /* A tied embedding is reduced apart, so it gets a bucket of its own. */
         bool alone = config->distributed_optimizer && p->is_shared_embedding;
         if (alone && end > bucket_start) {
@@ -47,7 +46,8 @@ void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
         }
         buffer->params[i] = (sim_ddp_range_t){ start, start + p->n_elements };
         end = start + p->n_elements;
-        if (alone || (config->bucket_elements > 0 && end - bucket_start >= config->bucket_elements)) {
+        if (alone ||
+            (config->bucket_elements > 0 && end - bucket_start >= config->bucket_elements)) {
             close_bucket(buffer, config, bucket_start, &end);
             bucket_start = end;
         }

@@ -25,7 +25,7 @@ typedef struct {
     sim_ddp_range_t *params;  /* one per parameter, same index as in sim_params_t; owned */
     sim_ddp_range_t *buckets; /* n_buckets, padded; owned */
     uint32_t n_params, n_buckets;
-    uint64_t n_elements;      /* of the whole buffer, padding included */
+    uint64_t n_elements; /* of the whole buffer, padding included */
 } sim_ddp_buffer_t;
 
 void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,

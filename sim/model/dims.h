@@ -25,23 +25,23 @@ typedef struct {
     uint64_t h, ffn;       /* hidden size, FFN width (whole model) */
     uint64_t heads, groups, head_dim; /* attention heads, KV groups, head dimension (whole model) */
     uint64_t heads_tp, groups_tp;     /* per rank; groups_tp = max(groups / tp, 1) */
-    uint64_t gate;         /* 2 when the MLP is gated, else 1 */
+    uint64_t gate;                    /* 2 when the MLP is gated, else 1 */
     uint64_t padded_vocab, vocab_tp;
-    uint64_t e;            /* bytes of an activation element */
-    uint64_t norm_params;  /* 1 for RMSNorm (weight), 2 for LayerNorm (weight, bias) */
-    uint64_t rotary_dim;   /* 0 without rotary embedding */
+    uint64_t e;           /* bytes of an activation element */
+    uint64_t norm_params; /* 1 for RMSNorm (weight), 2 for LayerNorm (weight, bias) */
+    uint64_t rotary_dim;  /* 0 without rotary embedding */
     sim_core_t core;
-    bool te;               /* Transformer Engine layers, else Megatron's local ones */
-    uint32_t sm;           /* compute capability of the GPU */
+    bool te;     /* Transformer Engine layers, else Megatron's local ones */
+    uint32_t sm; /* compute capability of the GPU */
 
     /* Bytes of the tensors that come up everywhere. */
-    uint64_t hidden_bytes;      /* [local_tokens, h] */
-    uint64_t full_hidden_bytes; /* [tokens, h] */
-    uint64_t q_bytes, kv_bytes; /* [tokens, heads_tp, d] and [tokens, groups_tp, d] */
-    uint64_t qkv_bytes;         /* output of the qkv projection */
+    uint64_t hidden_bytes;         /* [local_tokens, h] */
+    uint64_t full_hidden_bytes;    /* [tokens, h] */
+    uint64_t q_bytes, kv_bytes;    /* [tokens, heads_tp, d] and [tokens, groups_tp, d] */
+    uint64_t qkv_bytes;            /* output of the qkv projection */
     uint64_t fc1_bytes, act_bytes; /* [tokens, gate * ffn / tp], [tokens, ffn / tp] */
-    uint64_t norm_stat_bytes;   /* rsigma (and mu) of one norm over local_tokens rows */
-    uint64_t logits_bytes;      /* [tokens, vocab_tp] in the activation dtype */
+    uint64_t norm_stat_bytes;      /* rsigma (and mu) of one norm over local_tokens rows */
+    uint64_t logits_bytes;         /* [tokens, vocab_tp] in the activation dtype */
 } sim_dims_t;
 
 /* Derive from a resolved scenario. BASE_ERR_OVERFLOW names the product that does not fit. */

@@ -30,9 +30,9 @@ void sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_
                             sim_ref_t tied_grad);
 
 typedef struct {
-    sim_ref_t x, stat;         /* final norm */
-    sim_ref_t ln_out;          /* input of the output layer */
-    sim_ref_t softmax;         /* or the gradient, where the loss writes it over the logits */
+    sim_ref_t x, stat; /* final norm */
+    sim_ref_t ln_out;  /* input of the output layer */
+    sim_ref_t softmax; /* or the gradient, where the loss writes it over the logits */
     sim_ref_t target_mask, masked_target;
 } sim_loss_save_t;
 

@@ -21,8 +21,7 @@ static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save,
 {
     sim_ref_t residual = sim_keep(m->b, x);
     m->b->module = SIM_MOD_QKV;
-    sim_ref_t mixed_qkv =
-        sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
+    sim_ref_t mixed_qkv = sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
     if (!grad)
         forget_norm_linear(m, &save->qkv);
     m->b->module = SIM_MOD_ATTENTION;
@@ -109,6 +108,7 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
     m->b->module = SIM_MOD_ATTENTION;
     g = sim_attention_backward(m, &save->attention, g);
     m->b->module = SIM_MOD_QKV;
-    g = sim_norm_linear_backward(m, &save->qkv, g, (d->heads + 2 * d->groups) * d->head_dim / d->tp);
+    g = sim_norm_linear_backward(m, &save->qkv, g,
+                                 (d->heads + 2 * d->groups) * d->head_dim / d->tp);
     return add_residual(m, g, d_out);
 }

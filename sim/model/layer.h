@@ -32,7 +32,8 @@ sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_r
 sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t d_out,
                                    uint64_t rows);
 
-/* Row-parallel linear; the input is saved. Takes one reference of `x`, returns [local_tokens, h]. */
+/* Row-parallel linear; the input is saved. Takes one reference of `x`, returns [local_tokens, h].
+ */
 typedef struct {
     sim_ref_t x;
 } sim_row_linear_t;

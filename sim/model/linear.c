@@ -70,8 +70,8 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
     sim_ref_t gathered = gather(m, "ln_out_gathered");
     gemm(m);
     sim_ref_t d_full = sim_new(m->b, "d_ln_out", m->d->full_hidden_bytes);
-    sim_ref_t d_local = m->d->sp ? sim_new(m->b, "d_ln_out_local", m->d->hidden_bytes)
-                                 : SIM_REF_NONE;
+    sim_ref_t d_local =
+        m->d->sp ? sim_new(m->b, "d_ln_out_local", m->d->hidden_bytes) : SIM_REF_NONE;
     sim_ref_t wgrad = sim_weight_grad(m, rows, m->d->h);
     sim_drop(m->b, save->ln_out);
     sim_drop(m->b, gathered);

@@ -47,9 +47,8 @@ sim_ref_t sim_bda_forward(sim_model_t *m, sim_bda_t *save, sim_ref_t x, sim_ref_
         biased = sim_new(m->b, "biased", m->d->hidden_bytes);
     sim_ref_t out;
     if (m->s->hidden_dropout > 0.0) {
-        sim_ref_t dropped = m->s->bias_dropout_fusion
-                                ? SIM_REF_NONE
-                                : sim_new(m->b, "dropped", m->d->hidden_bytes);
+        sim_ref_t dropped =
+            m->s->bias_dropout_fusion ? SIM_REF_NONE : sim_new(m->b, "dropped", m->d->hidden_bytes);
         save->mask = sim_new(m->b, "dropout_mask", m->d->local_tokens * m->d->h);
         out = sim_new(m->b, out_name, m->d->hidden_bytes);
         sim_drop(m->b, dropped);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The parameters of one model chunk on one rank, in the order in which the modules register them. */
+ * The parameters of one model chunk on one rank, in the order in which the modules register them.
+ */
 #ifndef SIM_MODEL_PARAMS_H
 #define SIM_MODEL_PARAMS_H
 
@@ -12,8 +13,8 @@
 typedef struct {
     const char *name; /* static text */
     uint64_t n_elements;
-    uint16_t layer;        /* global decoder layer or SIM_NO_LAYER */
-    uint8_t module;        /* sim_module_t */
+    uint16_t layer;           /* global decoder layer or SIM_NO_LAYER */
+    uint8_t module;           /* sim_module_t */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
 

@@ -149,8 +149,8 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref)
     if (--built->refs > 0)
         return;
     if (built->tensor.category == CAT_OPEN)
-        built->tensor.category = built->in_forward && !b->in_forward ? SIM_CAT_ACTIVATIONS
-                                                                     : SIM_CAT_TEMPORARY;
+        built->tensor.category =
+            built->in_forward && !b->in_forward ? SIM_CAT_ACTIVATIONS : SIM_CAT_TEMPORARY;
     if (built->slot < SIM_N_SLOTS_FIXED)
         return; /* the player frees what crosses the border of a stage */
     push(b, (sim_op_t){ .kind = SIM_OP_FREE, .slot = built->slot, .tensor = ref });

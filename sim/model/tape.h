@@ -22,7 +22,7 @@ typedef enum {
 } sim_op_kind_t;
 
 typedef struct {
-    uint64_t bytes; /* 0 for SIM_OP_FREE */
+    uint64_t bytes;  /* 0 for SIM_OP_FREE */
     uint32_t tensor; /* index into the chunk's tensors (alloc) or the rank's persistent buffers */
     uint16_t slot;
     uint8_t kind;   /* sim_op_kind_t */
@@ -45,8 +45,8 @@ typedef struct {
 
 void sim_persistent_fini(sim_persistent_t *persistent);
 
-/* Slots of the tensors that cross the border of a stage. A tape finds or leaves them filled and never
- * frees them: the order of the schedule says when they go. */
+/* Slots of the tensors that cross the border of a stage. A tape finds or leaves them filled and
+ * never frees them: the order of the schedule says when they go. */
 enum {
     SIM_SLOT_INPUT,       /* forward: hidden states received from the stage before */
     SIM_SLOT_OUTPUT,      /* forward leaves: hidden states for the next stage */
@@ -74,8 +74,8 @@ typedef struct {
     uint16_t *free_slots; /* stack of slots that can be taken again; owned */
     uint32_t n_free_slots, cap_free_slots;
     uint16_t n_slots;
-    uint16_t layer;  /* given to new tensors */
-    uint8_t module;  /* given to new tensors */
+    uint16_t layer; /* given to new tensors */
+    uint8_t module; /* given to new tensors */
     bool in_forward;
 } sim_builder_t;
 

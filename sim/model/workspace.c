@@ -37,9 +37,9 @@ static bool read_config(const char *text, uint64_t *bytes_p)
     return true;
 }
 
-/* aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize(): 32 MiB on compute capability 9.0
- * alone; ":4096:2:16:8" on all others, Blackwell included (measured: the same test run without the
- * variable holds 47.75 MiB more on H100 than on GB200 and A100). */
+/* aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize(): 32 MiB on compute
+ * capability 9.0 alone; ":4096:2:16:8" on all others, Blackwell included (measured: the same test
+ * run without the variable holds 47.75 MiB more on H100 than on GB200 and A100). */
 uint64_t sim_torch_workspace_bytes(uint32_t sm, const char *config)
 {
     uint64_t bytes;
