@@ -45,7 +45,8 @@ char *sim_key_allowed(const sim_key_t *key)
     const char *none = key->none != NULL ? "none or " : "";
     switch (key->type) {
     case SIM_KEY_COUNT:
-        return base_xasprintf("%s%" PRIu64 " to %" PRIu64, none, key->min, key->max);
+        return base_xasprintf("%s%" PRIu64 " to %" PRIu64, none,
+                              key->none != NULL ? base_u64_max(key->min, 1) : key->min, key->max);
     case SIM_KEY_BYTES:
         return base_xasprintf("%sa size such as 80GiB or 500 MB", none);
     case SIM_KEY_BOOL:

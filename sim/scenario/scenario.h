@@ -171,6 +171,8 @@ typedef struct {
     sim_sweep_axis_t *sweep;
     size_t n_sweep;
 
+    size_t n_settings; /* lines of the form key = value that sim_scenario_read() saw */
+
     /* How each key got its value; belongs to sim/scenario. */
     struct sim_key_state *state;
 

@@ -31,7 +31,6 @@ typedef struct {
     unsigned long *seen, *seen_sweep;
     bool in_section; /* a section header was seen */
     bool ok;
-    size_t n_settings;
 } reader_t;
 
 static char *origin_of(const reader_t *r)
@@ -199,11 +198,13 @@ static void read_setting(reader_t *r, const char *section, const char *name, con
 static int on_value(void *user, const char *section, const char *name, const char *value)
 {
     reader_t *r = user;
-    r->n_settings++;
+    if (!r->in_section && value != NULL) {
+        complain(r, "%.40s: stands before the first [section]", name);
+        r->in_section = true; /* say it once */
+    }
+    r->scenario->n_settings++;
     if (value == NULL || *name == '\0')
         complain(r, "'%.40s' is not of the form key = value", name);
-    else if (!r->in_section)
-        complain(r, "%.40s: stands before the first [section]", name);
     else if (strlen(name) >= MAX_NAME)
         complain(r, "%.40s...: unknown key; `mbsim keys` lists what there is", name);
     else if (strcmp(section, "sweep") == 0)
@@ -253,7 +254,7 @@ bool sim_scenario_read(sim_scenario_t *scenario, const char *name, const char *t
     if (rc != 0 && r.ok) {
         base_diag_add(diag, "%s:%d: not of the form key = value", name, rc);
         r.ok = false;
-    } else if (r.n_settings == 0 && r.ok) {
+    } else if (scenario->n_settings == 0 && r.ok) {
         base_diag_add(diag, "%s: %s", name,
                       length == 0 ? "the file is empty" : "no key = value line in it");
         r.ok = false;

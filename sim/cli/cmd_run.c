@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/cli/command.h"
+#include "sim/cli/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const sim_usage_t usage = {
+    .command = "run",
+    .arguments = "SCENARIO.ini",
+    .about = "Simulate one training job and report what every GPU holds at its worst moment.",
+    .groups = SIM_OPTIONS_SIMULATE,
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+int sim_cmd_run(int argc, char **argv)
+{
+    sim_options_t options = { 0 };
+    int code = sim_options_parse(&usage, argc, argv, &options);
+    if (code == SIM_OPTIONS_GO_ON) {
+        sim_scenario_t scenario;
+        code = sim_cli_load(options.operands[0], &options, &scenario);
+        if (code == 0) {
+            sim_cli_warn_sweep(&scenario, usage.command);
+            char *text = sim_scenario_text(&scenario);
+            fputs(text, stdout);
+            free(text);
+        }
+        sim_scenario_fini(&scenario);
+    }
+    sim_options_fini(&options);
+    return code;
+}

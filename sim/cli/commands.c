@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/cli/command.h"
+
+#include "sim/cli/cmd_import.h"
+
+static const sim_command_t commands[] = {
+    { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run },
+    { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import },
+    { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys },
+    { "models", "", "known models for model.preset", sim_cmd_models },
+    { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus },
+    { "help", "[COMMAND]", "this list, or the options of one command", sim_cmd_help },
+};
+
+const sim_command_t *sim_commands(size_t *n_p)
+{
+    *n_p = sizeof(commands) / sizeof(commands[0]);
+    return commands;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/cli/load.h"
+
+#include "sim/base/infile.h"
+#include "sim/base/log.h"
+#include "sim/cli/launcher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SCENARIO_BYTES = 16 << 20 };
+
+void sim_cli_print_diag(const base_diag_t *diag)
+{
+    if (sim_launcher_rank() != 0)
+        return;
+    for (size_t i = 0; i < diag->n; i++)
+        fprintf(stderr, "%s\n", diag->text[i]);
+    if (diag->n_dropped > 0)
+        fprintf(stderr, "and %zu more\n", diag->n_dropped);
+}
+
+/* Everything but reading; false when something was wrong. */
+static bool fill(sim_scenario_t *scenario, const char *name, const char *text, size_t length,
+                 const sim_options_t *options, base_diag_t *diag)
+{
+    bool ok = sim_scenario_read(scenario, name, text, length, diag);
+    if (scenario->n_settings == 0)
+        return false; /* not a scenario at all: what else is missing would only hide that */
+    for (size_t i = 0; i < options->sets.n; i++)
+        ok = sim_scenario_set_text(scenario, options->sets.text[i], "--set", diag) && ok;
+    return sim_scenario_resolve(scenario, diag) && ok;
+}
+
+int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
+{
+    char *text;
+    size_t length;
+    base_err_t err;
+    sim_scenario_init(scenario_p);
+    if (base_infile_read(path, MAX_SCENARIO_BYTES, &text, &length, &err) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", err.text);
+        return 2;
+    }
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    base_diag_t diag;
+    base_diag_init(&diag);
+    bool ok = fill(scenario_p, name, text, length, options, &diag);
+    sim_cli_print_diag(&diag);
+    base_diag_fini(&diag);
+    free(text);
+    return ok ? 0 : 2;
+}
+
+void sim_cli_warn_sweep(const sim_scenario_t *scenario, const char *command)
+{
+    if (scenario->n_sweep > 0)
+        base_log(BASE_LOG_WARN, "%s: [sweep] is left out by mbsim %s; mbsim sweep plays it",
+                 scenario->sweep[0].origin, command);
+}

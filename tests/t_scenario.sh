@@ -1,0 +1,4 @@
+#!/bin/sh
+. "$TOP_SRCDIR/tests/lib.sh"
+expect "keys" 0 num_layers "$MBSIM" keys
+done_testing
