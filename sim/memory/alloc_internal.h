@@ -11,6 +11,8 @@
 #include "sim/memory/alloc_conf.h"
 #include "sim/memory/caching_allocator.h"
 
+#include <stddef.h>
+
 #define NONE UINT32_MAX
 
 enum { SMALL, LARGE, N_POOLS }; /* index of everything kept per pool */
