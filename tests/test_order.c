@@ -112,7 +112,7 @@ static void play_memory_step(const sim_order_config_t *c, const sim_step_t *s, l
         l->output_grad = 2;
         break;
     case SIM_STEP_FREE_INPUT_GRAD:
-        CU_ASSERT_TRUE(l->input_grad == 1 && l->input == 2);
+        CU_ASSERT_TRUE(l->input_grad == 1);
         l->input_grad = 2;
         break;
     case SIM_STEP_FINALIZE_GRADS:
@@ -324,7 +324,7 @@ static void one_f_one_b_frees_when_the_last_reference_goes(void)
                                              "F2 rb1 sf2 -O0 -o2 B1 "
                                              "rb2 -O1 B2 #0 -O2");
     c.pp_rank = 1;
-    CU_ASSERT_STRING_EQUAL(text_of(&c, ALL), "rf0 -i'2 -I'2 F0 -o0 B0 rf1 sb0 "
+    CU_ASSERT_STRING_EQUAL(text_of(&c, ALL), "rf0 -I'2 -i'2 F0 -o0 B0 rf1 sb0 "
                                              "F1 -i0 -o1 B1 -I0 rf2 sb1 "
                                              "F2 -i1 -o2 B2 -I1 sb2 #0");
     c.deallocate_outputs = false;

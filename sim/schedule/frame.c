@@ -97,16 +97,18 @@ void sim_frame_unref(sim_frame_t *frame, sim_ref_t kind, sim_pass_t pass)
     assert(frame->refs[kind][pass] > 0);
     if (--frame->refs[kind][pass] > 0)
         return;
+    /* A tensor lets go of its gradient and its graph before its own memory
+     * (c10::TensorImpl::release_resources()). */
     switch (kind) {
     case SIM_REF_INPUT:
-        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, pass, 0);
         if (frame->state[pass] & HAS_INPUT_GRAD)
             sim_frame_unref(frame, SIM_REF_INPUT_GRAD, pass);
+        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, pass, 0);
         break;
     case SIM_REF_OUTPUT:
+        sim_frame_unref(frame, SIM_REF_INPUT, pass); /* the graph goes with its head */
         if (frame->state[pass] & OUTPUT_ALIVE)
             sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, pass, 0);
-        sim_frame_unref(frame, SIM_REF_INPUT, pass); /* the graph goes with its head */
         break;
     case SIM_REF_OUTPUT_GRAD:
         sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT_GRAD, pass, 0);
@@ -131,8 +133,8 @@ static void hold_input(sim_frame_t *frame, sim_pass_t pass)
     uint32_t chunk = chunk_of(frame, pass);
     if (frame->held[chunk] == SIM_PASS_NONE) {
         sim_pass_t last = sim_frame_pass(frame, chunk, frame->config->n_microbatches - 1);
-        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, last, SIM_STEP_OF_PREVIOUS);
         sim_frame_emit(frame, SIM_STEP_FREE_INPUT_GRAD, last, SIM_STEP_OF_PREVIOUS);
+        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, last, SIM_STEP_OF_PREVIOUS);
     }
     sim_frame_assign(frame, SIM_REF_INPUT, &frame->held[chunk], pass);
 }

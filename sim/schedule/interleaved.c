@@ -323,10 +323,10 @@ static void cooldown_step(run_t *run, uint32_t k)
     sim_pass_t recv = none_if(k == run->total - 1, next_receive(run, &run->b, k));
     if (flush && trails)
         post(run, &run->b, SIM_PASS_NONE, recv, k, true);
-    backward(run, k, &run->input_grad);
-    sim_pass_t send = sent(run, &run->b, k);
-    if (send == SIM_PASS_NONE)
-        sim_frame_assign(run->frame, SIM_REF_INPUT_GRAD, &run->input_grad, SIM_PASS_NONE);
+    sim_pass_t grad = SIM_PASS_NONE, send = sent(run, &run->b, k);
+    backward(run, k, &grad);
+    sim_frame_assign(run->frame, SIM_REF_INPUT_GRAD, &run->input_grad, grad);
+    sim_frame_assign(run->frame, SIM_REF_INPUT_GRAD, &grad, SIM_PASS_NONE);
     if (flush) {
         post(run, &run->b, send, none_if(trails, recv), k, !trails);
         wait_send(run, &run->b, send);
