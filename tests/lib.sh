@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # Helpers of the shell tests; read with `. "$TOP_SRCDIR/tests/lib.sh"`. Output is TAP.
 # Variables given by make: MBSIM (the program), TOP_SRCDIR (the source tree).
 : "${MBSIM:?}" "${TOP_SRCDIR:?}"

@@ -50,7 +50,8 @@ static int print_version(void)
 {
     puts(PACKAGE_STRING);
     puts("built with: MPI " BUILT_WITH_MPI ", hwloc " BUILT_WITH_HWLOC ", inih " BUILT_WITH_INIH
-         ", jansson " BUILT_WITH_JANSSON ", libyaml " BUILT_WITH_YAML);
+         ", jansson " BUILT_WITH_JANSSON ", libyaml " BUILT_WITH_YAML ", CUDA " BUILT_WITH_CUDA
+         ", NCCL " BUILT_WITH_NCCL);
     return 0;
 }
 
