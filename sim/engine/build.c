@@ -76,37 +76,61 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
     return sim_ddp_buffer_shard(&chunk->ddp, i, p->n_shards, p->shard);
 }
 
-/* One fp32 tensor per owned part of a parameter; `clones`: made from a 16-bit clone that is let go.
- */
-static bool add_fp32(sim_player_t *p, sim_statics_t *list, const char *name, bool clones)
+/* Called for each parameter of which this rank owns a part. */
+typedef bool (*owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t n_elements);
+
+static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, bool is_vector, owned_f visit)
 {
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        sim_player_chunk_t *chunk = &p->chunks[c];
-        p->now.chunk = (uint16_t)c;
-        for (uint32_t i = 0; i < chunk->chunk.params.n; i++) {
-            const sim_param_t *param = &chunk->chunk.params.params[i];
-            uint64_t n_elements = owned_elements(p, chunk, i);
-            if (n_elements == 0)
-                continue;
-            sim_tensor_t tensor = { .name = name,
-                                    .bytes = n_elements * FP32_BYTES,
-                                    .layer = param->layer,
-                                    .category = SIM_CAT_OPTIMIZER,
-                                    .module = SIM_MOD_OPTIMIZER };
-            sim_tensor_t clone = { .name = "main_param_clone",
-                                   .bytes = n_elements * p->dims.e,
-                                   .layer = param->layer,
-                                   .category = SIM_CAT_TEMPORARY,
-                                   .module = SIM_MOD_OPTIMIZER };
-            sim_block_t block = SIM_BLOCK_NONE;
-            if (clones && !sim_player_alloc(p, &clone, clone.bytes, 0, &block))
-                return false;
-            if (!sim_player_add_static(p, list, &tensor, 0))
-                return false;
-            if (clones)
-                sim_player_free(p, &clone, block);
+    sim_player_chunk_t *chunk = &p->chunks[c];
+    const sim_param_t *param = &chunk->chunk.params.params[i];
+    if (param->is_vector != is_vector)
+        return true;
+    uint64_t n_elements = owned_elements(p, chunk, i);
+    p->now.chunk = (uint16_t)c;
+    return n_elements == 0 || visit(p, param, n_elements);
+}
+
+/* In the order of the optimizer: the decayed parameters of all chunks, then the vectors; within a
+ * chunk as registered, or as they lie in the buffer, which is the other way round. */
+static bool foreach_owned(sim_player_t *p, owned_f visit)
+{
+    for (int group = 0; group < 2; group++) {
+        for (uint32_t c = 0; c < p->n_chunks; c++) {
+            uint32_t n = p->chunks[c].chunk.params.n;
+            for (uint32_t k = 0; k < n; k++) {
+                uint32_t i = p->scenario->use_distributed_optimizer ? n - 1 - k : k;
+                if (!visit_owned(p, c, i, group == 1, visit))
+                    return false;
+            }
         }
     }
+    return true;
+}
+
+static bool add_fp32(sim_player_t *p, sim_statics_t *list, const sim_param_t *param,
+                     uint64_t n_elements, const char *name)
+{
+    sim_tensor_t tensor = { .name = name,
+                            .bytes = n_elements * FP32_BYTES,
+                            .layer = param->layer,
+                            .category = SIM_CAT_OPTIMIZER,
+                            .module = SIM_MOD_OPTIMIZER };
+    return sim_player_add_static(p, list, &tensor, 0);
+}
+
+/* A 16-bit clone is made, converted, and let go. */
+static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+{
+    sim_tensor_t clone = { .name = "main_param_clone",
+                           .bytes = n_elements * p->dims.e,
+                           .layer = param->layer,
+                           .category = SIM_CAT_TEMPORARY,
+                           .module = SIM_MOD_OPTIMIZER };
+    sim_block_t block = SIM_BLOCK_NONE;
+    if (!sim_player_alloc(p, &clone, clone.bytes, 0, &block) ||
+        !add_fp32(p, &p->optimizer, param, n_elements, "main_param"))
+        return false;
+    sim_player_free(p, &clone, block);
     return true;
 }
 
@@ -115,7 +139,7 @@ static bool build_optimizer(sim_player_t *p)
     p->now.phase = SIM_PHASE_OPTIMIZER_BUILD;
     if (!has_16_bit_params(p))
         return true; /* the parameters are their own main parameters */
-    return add_fp32(p, &p->optimizer, "main_param", true);
+    return foreach_owned(p, add_main_param);
 }
 
 bool sim_player_build(sim_player_t *p)
@@ -129,15 +153,25 @@ bool sim_player_zero_grad(sim_player_t *p)
     return true;
 }
 
+static bool add_moments(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+{
+    if (p->scenario->optimizer != SIM_OPTIMIZER_ADAM)
+        return add_fp32(p, &p->optimizer, param, n_elements, "momentum");
+    return add_fp32(p, &p->optimizer, param, n_elements, "exp_avg") &&
+           add_fp32(p, &p->optimizer, param, n_elements, "exp_avg_sq");
+}
+
 static bool make_moments(sim_player_t *p)
 {
     if (p->has_moments)
         return true;
     p->has_moments = true;
-    if (p->scenario->optimizer != SIM_OPTIMIZER_ADAM)
-        return add_fp32(p, &p->optimizer, "momentum", false);
-    return add_fp32(p, &p->optimizer, "exp_avg", false) &&
-           add_fp32(p, &p->optimizer, "exp_avg_sq", false);
+    return foreach_owned(p, add_moments);
+}
+
+static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+{
+    return add_fp32(p, &p->grad_copies, param, n_elements, "main_grad_copy");
 }
 
 /* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
@@ -146,8 +180,7 @@ bool sim_player_step(sim_player_t *p, bool is_skipped)
 {
     p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
     p->now.microbatch = 0;
-    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES &&
-        !add_fp32(p, &p->grad_copies, "main_grad_copy", false))
+    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES && !foreach_owned(p, add_grad_copy))
         return false;
     return is_skipped || make_moments(p);
 }

@@ -29,12 +29,20 @@ static void add(list_t *l, const char *name, uint64_t n_elements)
     p->n_elements += n_elements;
 }
 
+static void add_vector(list_t *l, const char *name, uint64_t n_elements)
+{
+    uint32_t before = l->out->n;
+    add(l, name, n_elements);
+    if (l->out->n > before)
+        l->out->params[before].is_vector = true;
+}
+
 static void add_norm(list_t *l, const sim_dims_t *d, const char *weight, const char *bias,
                      uint64_t width)
 {
-    add(l, weight, width);
+    add_vector(l, weight, width);
     if (d->norm_params == 2)
-        add(l, bias, width);
+        add_vector(l, bias, width);
 }
 
 /* Order of registration: megatron/core/transformer/{transformer_layer,attention,mlp}.py. The local
@@ -48,11 +56,11 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 
     l->module = SIM_MOD_PROJ;
     add(l, "linear_proj.weight", d->h * query_rows);
-    add(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
+    add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "linear_qkv.layer_norm_weight", "linear_qkv.layer_norm_bias", d->h);
     add(l, "linear_qkv.weight", qkv_rows * d->h);
-    add(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? qkv_rows : 0);
+    add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? qkv_rows : 0);
     if (s->qk_layernorm) {
         l->module = SIM_MOD_ATTENTION;
         add_norm(l, d, "q_layernorm.weight", "q_layernorm.bias", d->head_dim);
@@ -62,10 +70,10 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     l->module = SIM_MOD_FC1;
     add_norm(l, d, "linear_fc1.layer_norm_weight", "linear_fc1.layer_norm_bias", d->h);
     add(l, "linear_fc1.weight", fc1_rows * d->h);
-    add(l, "linear_fc1.bias", s->add_bias_linear ? fc1_rows : 0);
+    add_vector(l, "linear_fc1.bias", s->add_bias_linear ? fc1_rows : 0);
     l->module = SIM_MOD_FC2;
     add(l, "linear_fc2.weight", d->h * (d->ffn / d->tp));
-    add(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
+    add_vector(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
 }
 
 void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_dims_t *d,
