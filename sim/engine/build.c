@@ -150,6 +150,7 @@ bool sim_player_build(sim_player_t *p)
 bool sim_player_zero_grad(sim_player_t *p)
 {
     sim_player_free_statics(p, &p->grad_copies);
+    sim_player_release_held(p);
     return true;
 }
 

@@ -100,7 +100,8 @@ static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
     return true;
 }
 
-static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots)
+static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots,
+                 bool is_deferred)
 {
     const sim_op_t *end = tape->ops + tape->n_ops;
     for (const sim_op_t *op = tape->ops; op < end; op++) {
@@ -117,6 +118,14 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
         case SIM_OP_PERSIST:
             if (!touch_persistent(p, op))
                 return false;
+            break;
+        case SIM_OP_DEFER:
+            if (is_deferred)
+                break;
+            sim_player_free(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
+            slots[op->slot] = SIM_BLOCK_NONE;
+            break;
+        case SIM_OP_HOLD:
             break;
         }
     }
@@ -168,12 +177,71 @@ static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch,
 static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step, int slot)
 {
     sim_block_t *slots = c->passes[step->microbatch].slots;
-    if (slots == NULL || slots[slot] == SIM_BLOCK_NONE)
+    if (slots == NULL || slots[slot] == SIM_BLOCK_NONE || c->passes[step->microbatch].is_deferred)
         return; /* left from the iteration before the first, or the scalar loss */
     const sim_tensor_t *tensor = p->owners[slots[slot]].tensor;
     sim_player_free(p, tensor, slots[slot]);
     slots[slot] = SIM_BLOCK_NONE;
     maybe_retire(c, step->microbatch);
+}
+
+/* The first passes up to the limit are deferred: the output layer's input stays in
+ * embedding_activation_buffer and the logits' gradient in grad_output_buffer. The input still has
+ * its graph, which leads to the stage's input and so to that one's gradient. */
+static void start_pass(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    const sim_scenario_t *s = p->scenario;
+    bool defers = s->defer_embedding_wgrad_compute && c->chunk.place.has_loss &&
+                  (s->wgrad_deferral_limit == 0 || c->n_deferred < s->wgrad_deferral_limit);
+    slots_of(c, microbatch);
+    c->passes[microbatch].is_deferred = defers;
+    c->n_deferred += defers;
+}
+
+static void free_all_slots(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    sim_block_t *slots = c->passes[microbatch].slots;
+    for (uint32_t i = 0; i < c->chunk.n_slots; i++) {
+        if (slots[i] != SIM_BLOCK_NONE)
+            sim_player_free(p, p->owners[slots[i]].tensor, slots[i]);
+        slots[i] = SIM_BLOCK_NONE;
+    }
+    maybe_retire(c, microbatch);
+}
+
+/* drain_embedding_wgrad_compute(). */
+static void flush_deferred(sim_player_t *p)
+{
+    for (uint32_t i = 0; i < p->n_chunks; i++) {
+        sim_player_chunk_t *c = &p->chunks[i];
+        for (uint32_t m = 0; m < p->n_microbatches && c->n_deferred > 0; m++) {
+            if (c->passes[m].slots != NULL && c->passes[m].is_deferred)
+                free_all_slots(p, c, m);
+            c->passes[m].is_deferred = false;
+        }
+        c->n_deferred = 0;
+    }
+}
+
+void sim_player_release_held(sim_player_t *p)
+{
+    for (uint32_t i = 0; i < p->n_chunks; i++) {
+        sim_player_chunk_t *c = &p->chunks[i];
+        const sim_tape_t *tape = &c->chunk.forward;
+        for (uint32_t k = 0; k < tape->n_ops; k++) {
+            if (tape->ops[k].kind != SIM_OP_HOLD)
+                continue;
+            for (uint32_t m = 0; m < p->n_microbatches; m++) {
+                sim_block_t *slots = c->passes[m].slots;
+                if (slots == NULL || slots[tape->ops[k].slot] == SIM_BLOCK_NONE)
+                    continue;
+                sim_player_free(p, &c->chunk.tensors[tape->ops[k].tensor],
+                                slots[tape->ops[k].slot]);
+                slots[tape->ops[k].slot] = SIM_BLOCK_NONE;
+                maybe_retire(c, m);
+            }
+        }
+    }
 }
 
 static bool run_step(sim_player_t *p, const sim_step_t *step)
@@ -184,10 +252,12 @@ static bool run_step(sim_player_t *p, const sim_step_t *step)
     switch ((sim_step_kind_t)step->kind) {
     case SIM_STEP_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
-        return play(p, c, &c->chunk.forward, slots_of(c, step->microbatch));
+        start_pass(p, c, step->microbatch);
+        return play(p, c, &c->chunk.forward, slots_of(c, step->microbatch), false);
     case SIM_STEP_BACKWARD:
         p->now.phase = SIM_PHASE_BACKWARD;
-        if (!play(p, c, &c->chunk.backward, slots_of(c, step->microbatch)))
+        if (!play(p, c, &c->chunk.backward, slots_of(c, step->microbatch),
+                  c->passes[step->microbatch].is_deferred))
             return false;
         maybe_retire(c, step->microbatch);
         return true;
@@ -209,6 +279,7 @@ static bool run_step(sim_player_t *p, const sim_step_t *step)
         return true;
     case SIM_STEP_FINALIZE_GRADS:
         p->now.phase = SIM_PHASE_GRAD_SYNC;
+        flush_deferred(p);
         return true;
     default: /* messages: no memory */
         return true;

@@ -31,6 +31,7 @@ typedef struct {
 /* Slots of one pass in flight. */
 typedef struct {
     sim_block_t *slots; /* n_slots of the chunk; owned */
+    bool is_deferred;   /* the output layer's weight gradient waits for the flush */
 } sim_slots_t;
 
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     sim_slots_t *passes;  /* by micro-batch; slots NULL when not in flight */
     sim_block_t **spare;  /* slot arrays to use again */
     uint32_t n_spare;
+    uint32_t n_deferred; /* passes of this iteration that are deferred */
 } sim_player_chunk_t;
 
 typedef struct {
@@ -85,6 +87,9 @@ void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t bl
 bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,
                            uint64_t stream);
 void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
+
+/* Free what forward passes hold until the next iteration. */
+void sim_player_release_held(sim_player_t *p);
 
 /* The parts of a run, in order. False as above. */
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */

@@ -36,7 +36,7 @@ static void init_chunk(sim_player_t *p, uint32_t c)
     const sim_scenario_t *s = p->scenario;
     sim_player_chunk_t *chunk = &p->chunks[c];
     const topo_chunk_t *place = topo_stages_chunk(&s->stages, p->coord.pp, c);
-    sim_chunk_init(&chunk->chunk, s, &p->dims, place, &p->persistent);
+    sim_chunk_init(&chunk->chunk, s, &p->dims, place, p->coord.tp, &p->persistent);
     sim_ddp_config_t ddp = {
         .distributed_optimizer = s->use_distributed_optimizer,
         .n_shards = p->n_shards,

@@ -156,13 +156,13 @@ static void build_backward(work_t *w, sim_tape_t *tape)
 }
 
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
-                    const topo_chunk_t *place, sim_persistent_t *persistent)
+                    const topo_chunk_t *place, uint32_t tp_rank, sim_persistent_t *persistent)
 {
     *chunk = (sim_chunk_t){ .place = *place };
     sim_params_init(&chunk->params, scenario, dims, place);
     sim_builder_t b;
     sim_builder_init(&b, persistent);
-    work_t w = { .m = { .b = &b, .s = scenario, .d = dims },
+    work_t w = { .m = { .b = &b, .s = scenario, .d = dims, .tp_rank = tp_rank },
                  .place = place,
                  .layers = base_xcalloc(place->n_layers, sizeof(*w.layers)),
                  .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)) };

@@ -15,10 +15,11 @@ typedef struct {
     uint32_t n_slots;
 } sim_chunk_t;
 
-/* Build both tapes. Persistent buffers are registered in `persistent`, shared by a rank's chunks.
+/* Build both tapes of the rank at `tp_rank` of its tensor-parallel group. Persistent buffers are
+ * registered in `persistent`, shared by a rank's chunks.
  */
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
-                    const topo_chunk_t *place, sim_persistent_t *persistent);
+                    const topo_chunk_t *place, uint32_t tp_rank, sim_persistent_t *persistent);
 void sim_chunk_fini(sim_chunk_t *chunk);
 
 #endif

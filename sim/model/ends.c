@@ -3,6 +3,8 @@
 
 #include "sim/model/ends.h"
 
+#include "sim/model/software.h"
+
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
 
 void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chunk)
@@ -28,11 +30,16 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
 
 void sim_batch_drop(sim_model_t *m, sim_batch_t *batch)
 {
-    sim_drop(m->b, batch->tokens);
-    sim_drop(m->b, batch->labels);
-    sim_drop(m->b, batch->loss_mask);
-    sim_drop(m->b, batch->attention_mask);
-    sim_drop(m->b, batch->position_ids);
+    sim_ref_t refs[] = { batch->tokens, batch->labels, batch->loss_mask, batch->attention_mask,
+                         batch->position_ids };
+    /* Only the first tensor-parallel rank reads data; the others get theirs by broadcast. */
+    bool is_saved = m->tp_rank == 0 && sim_software_has(m->s, SIM_SOFTWARE_SAVED_BATCHES_ON_GPU);
+    for (size_t i = 0; i < sizeof(refs) / sizeof(refs[0]); i++) {
+        if (is_saved && refs[i] != SIM_REF_NONE && m->b->built[refs[i]].refs == 1)
+            sim_hold(m->b, refs[i]);
+        else
+            sim_drop(m->b, refs[i]);
+    }
 }
 
 sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
@@ -195,12 +202,21 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
         sim_drop(m->b, g);
         g = local;
     }
-    sim_ref_t wgrad = sim_weight_grad(m, d->vocab_tp, d->h);
+    /* A deferred gradient is computed after the flush, into the main gradient. */
+    bool defers = m->s->defer_embedding_wgrad_compute;
+    bool defers_all = defers && (m->s->wgrad_deferral_limit == 0 ||
+                                 m->s->wgrad_deferral_limit >= m->s->n_microbatches);
+    sim_ref_t wgrad = defers_all ? SIM_REF_NONE : sim_weight_grad(m, d->vocab_tp, d->h);
     *tied_grad_p = SIM_REF_NONE;
     if (tied)
         *tied_grad_p = wgrad;
-    sim_drop(m->b, save->ln_out);
-    sim_drop(m->b, d_logits);
+    if (defers) {
+        sim_defer(m->b, save->ln_out);
+        sim_defer(m->b, d_logits);
+    } else {
+        sim_drop(m->b, save->ln_out);
+        sim_drop(m->b, d_logits);
+    }
     if (!tied)
         sim_drop(m->b, wgrad);
     m->b->module = SIM_MOD_FINAL_NORM;

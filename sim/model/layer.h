@@ -16,6 +16,7 @@ typedef struct {
     sim_builder_t *b;
     const sim_scenario_t *s;
     const sim_dims_t *d;
+    uint32_t tp_rank;
 
 } sim_model_t;
 

@@ -3,6 +3,7 @@
 
 #include "sim/base/units.h"
 #include "sim/model/layer.h"
+#include "sim/model/software.h"
 #include "sim/model/workspace.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ void sim_torch_gemm(sim_model_t *m)
 {
     sim_persist(m->b, SIM_MOD_LIBRARY,
                 m->b->in_forward ? "cublas_workspace_forward" : "cublas_workspace_backward",
-                sim_torch_workspace_bytes(m->d->sm, m->s->cublas_workspace_config));
+                sim_torch_workspace_bytes(m->s));
 }
 
 static void gemm(sim_model_t *m)
@@ -31,7 +32,10 @@ static void gemm(sim_model_t *m)
 sim_ref_t sim_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols)
 {
     uint64_t bytes = rows * cols * m->d->e;
-    if (!m->s->gradient_accumulation_fusion)
+    bool has_dummies =
+        sim_software_has(m->s, m->b->module == SIM_MOD_OUTPUT ? SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD
+                                                              : SIM_SOFTWARE_TE_DUMMY_WGRAD);
+    if (!m->s->gradient_accumulation_fusion || !has_dummies)
         return sim_new(m->b, "weight_grad", bytes);
     char key[64];
     snprintf(key, sizeof(key), "dummy_wgrad[%" PRIu64 ",%" PRIu64 "]", rows, cols);

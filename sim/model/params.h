@@ -15,7 +15,7 @@ typedef struct {
     uint64_t n_elements;
     uint16_t layer;           /* global decoder layer or SIM_NO_LAYER */
     uint8_t module;           /* sim_module_t */
-    bool is_vector;        /* bias or norm: not decayed, and so in the second parameter group */
+    bool is_vector;           /* bias or norm: not decayed, and so in the second parameter group */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
 

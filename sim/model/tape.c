@@ -157,6 +157,27 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref)
     give_slot(b, built->slot);
 }
 
+/* The slot is not given back: whoever plays the tape finds the block there later. */
+static void keep_beyond(sim_builder_t *b, sim_ref_t ref, sim_op_kind_t kind)
+{
+    sim_built_t *built = &b->built[ref];
+    assert(built->refs == 1);
+    built->refs = 0;
+    if (built->tensor.category == CAT_OPEN)
+        built->tensor.category = SIM_CAT_ACTIVATIONS;
+    push(b, (sim_op_t){ .kind = (uint8_t)kind, .slot = built->slot, .tensor = ref });
+}
+
+void sim_hold(sim_builder_t *b, sim_ref_t ref)
+{
+    keep_beyond(b, ref, SIM_OP_HOLD);
+}
+
+void sim_defer(sim_builder_t *b, sim_ref_t ref)
+{
+    keep_beyond(b, ref, SIM_OP_DEFER);
+}
+
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot)
 {
     sim_built_t *built = &b->built[ref];

@@ -19,6 +19,9 @@ typedef enum {
     SIM_OP_ALLOC,   /* slot <- a new block */
     SIM_OP_FREE,    /* free the block of slot */
     SIM_OP_PERSIST, /* persistent buffer `slot`: make it, or a larger one, if need be */
+    SIM_OP_HOLD,    /* the block of slot stays until the next iteration begins */
+    SIM_OP_DEFER,   /* free the block of slot, or, in a pass whose embedding gradient is deferred,
+                     * leave it until the pipeline has been flushed */
 } sim_op_kind_t;
 
 typedef struct {
@@ -103,6 +106,11 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref);
 
 /* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot);
+
+/* The last reference goes to someone who keeps the tensor: until the next iteration begins, or
+ * (where the pass is deferred) until the pipeline has been flushed. */
+void sim_hold(sim_builder_t *b, sim_ref_t ref);
+void sim_defer(sim_builder_t *b, sim_ref_t ref);
 
 /* Touch a persistent buffer, named by `key`: made at the first use, or when it has to grow. */
 void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes);

@@ -4,6 +4,7 @@
 #include "sim/model/workspace.h"
 
 #include "sim/base/units.h"
+#include "sim/model/software.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -37,13 +38,15 @@ static bool read_config(const char *text, uint64_t *bytes_p)
     return true;
 }
 
-/* aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize(): 32 MiB on compute
- * capability 9.0 alone; ":4096:2:16:8" on all others, Blackwell included (measured: the same test
- * run without the variable holds 47.75 MiB more on H100 than on GB200 and A100). */
-uint64_t sim_torch_workspace_bytes(uint32_t sm, const char *config)
+/* aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize(): 32 MiB on compute capability
+ * 9.0, and later on 10.x; ":4096:2:16:8" on all others. */
+uint64_t sim_torch_workspace_bytes(const sim_scenario_t *s)
 {
     uint64_t bytes;
-    if (config != NULL && read_config(config, &bytes))
+    if (s->cublas_workspace_config != NULL && read_config(s->cublas_workspace_config, &bytes))
         return bytes;
-    return sm == 90 ? 32 * BASE_MIB : 2 * 4 * BASE_MIB + 8 * 16 * BASE_KIB;
+    uint32_t sm = s->gpu_p->sm;
+    bool large = sm == 90 ||
+                 (sm >= 100 && sm < 120 && sim_software_has(s, SIM_SOFTWARE_BLACKWELL_WORKSPACE));
+    return large ? 32 * BASE_MIB : 2 * 4 * BASE_MIB + 8 * 16 * BASE_KIB;
 }

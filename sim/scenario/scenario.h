@@ -166,6 +166,7 @@ typedef struct {
 
     /* [run] */
     uint64_t iterations;
+    uint64_t software_date; /* YYYYMMDD; 0 = the newest software */
 
     /* [sweep], in file order; commands that do not sweep say that they leave it out. */
     sim_sweep_axis_t *sweep;

@@ -279,6 +279,7 @@ static const sim_key_t keys[] = {
 
     /* [run] */
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
+    COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the Megatron-LM, Transformer Engine and PyTorch versions, for what they changed"),
 };
 
 static const sim_key_alias_t aliases[] = {

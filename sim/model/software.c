@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/software.h"
+
+static const struct {
+    uint32_t from, until; /* YYYYMMDD, `until` not included; 0 = open */
+} features[] = {
+    /* TransformerEngine ba5dc5dde (2025-04-08), in the containers from 25.05 on: a run of June 2025
+     * holds the dummies of the layers, one of April 2025 does not. */
+    [SIM_SOFTWARE_TE_DUMMY_WGRAD] = { 20250530, 0 },
+    /* Megatron-LM e7c55de99e (2025-08-01), tensor_parallel/layers.py. */
+    [SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD] = { 20250801, 0 },
+    /* Megatron-LM 5e4fc931ba (2026-05-21) moves a batch to the GPU inside the dictionary that
+     * RerunDataIterator has saved; bf32f4415e (2026-07-06) saves a copy. */
+    [SIM_SOFTWARE_SAVED_BATCHES_ON_GPU] = { 20260521, 20260709 },
+    /* Measured: without CUBLAS_WORKSPACE_CONFIG a GB200 holds 47.75 MiB less than an H100 in the
+     * containers up to 26.02, and the same in 26.04. */
+    [SIM_SOFTWARE_BLACKWELL_WORKSPACE] = { 20260501, 0 },
+};
+
+bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)
+{
+    uint64_t date = scenario->software_date > 0 ? scenario->software_date : UINT32_MAX;
+    return date >= features[feature].from &&
+           (features[feature].until == 0 || date < features[feature].until);
+}

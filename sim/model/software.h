@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What changed over time in Megatron-LM, Transformer Engine and PyTorch and moves memory. A
+ * scenario says with run.software_date (YYYYMMDD) of what day its software is: the state of
+ * Megatron-LM's main branch and of the container that its tests ran in; not given = the newest. */
+#ifndef SIM_MODEL_SOFTWARE_H
+#define SIM_MODEL_SOFTWARE_H
+
+#include "sim/scenario/scenario.h"
+
+#include <stdbool.h>
+
+typedef enum {
+    /* Transformer Engine hands autograd one kept dummy per weight shape. */
+    SIM_SOFTWARE_TE_DUMMY_WGRAD,
+    /* Megatron's output layer does the same. */
+    SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD,
+    /* The data iterator's saved micro-batches hold the tensors on the GPU. */
+    SIM_SOFTWARE_SAVED_BATCHES_ON_GPU,
+    /* PyTorch's default cuBLAS workspace on Blackwell is Hopper's. */
+    SIM_SOFTWARE_BLACKWELL_WORKSPACE,
+} sim_software_t;
+
+bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);
+
+#endif
