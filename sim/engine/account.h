@@ -51,19 +51,20 @@ typedef struct {
     bool peak_is_open;     /* nothing was freed since the peak was set */
 } sim_account_t;
 
-/* One tensor more; `at` is the moment of it. */
-static inline void sim_account_add(sim_account_t *account, const sim_tensor_t *tensor,
+/* One tensor more; `at` is the moment of it. True when it makes a new peak. */
+static inline bool sim_account_add(sim_account_t *account, const sim_tensor_t *tensor,
                                    uint64_t block_bytes, const sim_moment_t *at)
 {
     account->now.bytes[tensor->category][tensor->module] += block_bytes;
     account->allocated_bytes += block_bytes;
-    if (account->allocated_bytes > account->peak_bytes) {
-        account->peak_bytes = account->allocated_bytes;
-        account->peak_is_open = true;
-        account->peak_moment = *at;
-        account->peak_moment.layer = tensor->layer;
-        account->peak_moment.module = tensor->module;
-    }
+    if (account->allocated_bytes <= account->peak_bytes)
+        return false;
+    account->peak_bytes = account->allocated_bytes;
+    account->peak_is_open = true;
+    account->peak_moment = *at;
+    account->peak_moment.layer = tensor->layer;
+    account->peak_moment.module = tensor->module;
+    return true;
 }
 
 /* Copy who holds what, if the peak was set since the last copy. */

@@ -73,7 +73,7 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
 {
     if (!p->scenario->use_distributed_optimizer)
         return chunk->chunk.params.params[i].n_elements;
-    return sim_ddp_buffer_shard(&chunk->ddp, i, p->n_shards, p->shard);
+    return sim_ddp_buffer_shard(&chunk->ddp, i, p->place.n_shards, p->place.shard);
 }
 
 /* Called for each parameter of which this rank owns a part. */

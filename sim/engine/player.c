@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,19 +23,59 @@ static void set_owner(sim_player_t *p, sim_block_t block, const sim_tensor_t *te
                                       .phase = p->now.phase };
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const sim_alive_t *x = a, *y = b;
+    if (x->block_bytes != y->block_bytes)
+        return x->block_bytes > y->block_bytes ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* Names are copied: a tensor's description may be gone when the caller has returned. */
+static void list_alive(sim_player_t *p)
+{
+    if (!p->want_alive || p->alive != NULL)
+        return;
+    p->alive = base_xcalloc(p->cap_owners, sizeof(*p->alive));
+    for (uint32_t block = 0; block < p->cap_owners; block++) {
+        const sim_owner_t *owner = &p->owners[block];
+        if (owner->tensor == NULL)
+            continue;
+        sim_alive_t *alive = &p->alive[p->n_alive++];
+        *alive = (sim_alive_t){ .block = block,
+                                .block_bytes = sim_alloc_block_bytes(p->alloc, block),
+                                .microbatch = owner->microbatch,
+                                .chunk = owner->chunk,
+                                .layer = owner->tensor->layer,
+                                .category = owner->tensor->category,
+                                .module = owner->tensor->module,
+                                .phase = owner->phase };
+        snprintf(alive->name, sizeof(alive->name), "%s", owner->tensor->name);
+    }
+    qsort(p->alive, p->n_alive, sizeof(*p->alive), by_size);
+}
+
+static void note_out_of_memory(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes)
+{
+    p->is_out_of_memory = true;
+    snprintf(p->oom_tensor, sizeof(p->oom_tensor), "%s", tensor->name);
+    p->oom_requested_bytes = bytes;
+    p->oom_moment = p->now;
+    p->oom_moment.layer = tensor->layer;
+    p->oom_moment.module = tensor->module;
+    list_alive(p);
+}
+
 bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
                       sim_block_t *block_p)
 {
     if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
-        p->is_out_of_memory = true;
-        p->oom_tensor = tensor;
-        p->oom_requested_bytes = bytes;
-        p->oom_moment = p->now;
-        p->oom_moment.layer = tensor->layer;
-        p->oom_moment.module = tensor->module;
+        note_out_of_memory(p, tensor, bytes);
         return false;
     }
-    sim_account_add(&p->account, tensor, sim_alloc_block_bytes(p->alloc, *block_p), &p->now);
+    uint64_t block_bytes = sim_alloc_block_bytes(p->alloc, *block_p);
+    if (sim_account_add(&p->account, tensor, block_bytes, &p->now))
+        p->peak_op = p->n_ops + 1;
     set_owner(p, *block_p, tensor);
     uint64_t reserved_bytes = sim_alloc_reserved_bytes(p->alloc);
     if (reserved_bytes > p->max_reserved_bytes) {
@@ -44,7 +85,10 @@ bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t byte
         p->reserved_moment.module = tensor->module;
     }
     p->n_ops++;
-    p->has_stopped = p->n_ops == p->stop_at;
+    if (p->n_ops == p->stop_at) {
+        p->has_stopped = true;
+        list_alive(p);
+    }
     return !p->has_stopped;
 }
 
@@ -244,7 +288,7 @@ void sim_player_release_held(sim_player_t *p)
     }
 }
 
-static bool run_step(sim_player_t *p, const sim_step_t *step)
+bool sim_player_run(sim_player_t *p, const sim_step_t *step)
 {
     sim_player_chunk_t *c = &p->chunks[step->chunk];
     p->now.microbatch = step->microbatch;
@@ -284,13 +328,4 @@ static bool run_step(sim_player_t *p, const sim_step_t *step)
     default: /* messages: no memory */
         return true;
     }
-}
-
-bool sim_player_passes(sim_player_t *p)
-{
-    for (size_t i = 0; i < p->order.n; i++) {
-        if (!run_step(p, &p->order.steps[i]))
-            return false;
-    }
-    return true;
 }

@@ -4,6 +4,8 @@
 #define SIM_ENGINE_PLAYER_H
 
 #include "sim/engine/account.h"
+#include "sim/engine/place.h"
+#include "sim/engine/simulate.h"
 #include "sim/memory/caching_allocator.h"
 #include "sim/model/chunk.h"
 #include "sim/model/ddp_buffer.h"
@@ -47,7 +49,7 @@ typedef struct {
 typedef struct {
     const sim_scenario_t *scenario;
     sim_dims_t dims;
-    topo_coord_t coord;
+    sim_place_t place;
     sim_device_t *device;
     sim_alloc_t *alloc;
     sim_account_t account;
@@ -65,18 +67,31 @@ typedef struct {
     sim_statics_t optimizer;        /* main parameters, moments */
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
-    uint64_t n_shards, shard; /* of the optimizer state */
 
     sim_owner_t *owners;
     uint32_t cap_owners;
     uint64_t n_ops;   /* allocations and frees so far */
+    uint64_t peak_op; /* n_ops just after the allocation that made the peak */
     uint64_t stop_at; /* stop when n_ops gets there; 0 = never */
 
     bool is_out_of_memory, has_stopped;
-    const sim_tensor_t *oom_tensor;
+    bool want_alive; /* list what is alive when the run ends early */
+    sim_alive_t *alive;
+    uint32_t n_alive;
+    char oom_tensor[SIM_NAME_MAX];
     uint64_t oom_requested_bytes;
     sim_moment_t oom_moment;
 } sim_player_t;
+
+/* Chunks, order and allocator of a rank at `place`. Memory ends at the scenario's capacity unless
+ * `unlimited`. Fails as sim_simulate_rank() does; call sim_player_fini() all the same. */
+base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
+                              const sim_place_t *place, bool unlimited, base_err_t *err);
+void sim_player_fini(sim_player_t *p);
+
+/* The order of passes of a rank at `place`. */
+base_status_t sim_player_order(const sim_scenario_t *scenario, const sim_place_t *place,
+                               sim_order_t *order_p, base_err_t *err);
 
 /* False = the run ends here: out of memory (is_out_of_memory) or stop_at reached. */
 bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
@@ -94,7 +109,7 @@ void sim_player_release_held(sim_player_t *p);
 /* The parts of a run, in order. False as above. */
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */
 bool sim_player_zero_grad(sim_player_t *p);
-bool sim_player_passes(sim_player_t *p); /* one iteration's forward and backward passes */
-bool sim_player_step(sim_player_t *p, bool is_skipped); /* optimizer */
+bool sim_player_run(sim_player_t *p, const sim_step_t *step); /* one step of the schedule */
+bool sim_player_step(sim_player_t *p, bool is_skipped);       /* optimizer */
 
 #endif

@@ -17,10 +17,13 @@ typedef struct {
     uint64_t max_allocated_bytes, max_reserved_bytes;
 } sim_iteration_t;
 
-/* A tensor alive at the peak. */
+enum { SIM_NAME_MAX = 48 };
+
+/* A tensor alive at the peak, or when a request failed. */
 typedef struct {
-    const char *name;
+    char name[SIM_NAME_MAX];
     uint64_t block_bytes; /* what the allocator charged */
+    uint32_t block;       /* allocator's handle: tells tensors of one name apart */
     uint32_t microbatch;
     uint16_t chunk, layer;
     uint8_t category, module, phase; /* phase in which it was made */
@@ -42,18 +45,20 @@ typedef struct {
 
     bool is_out_of_memory;
     sim_moment_t oom_moment;
-    const char *oom_tensor;
+    char oom_tensor[SIM_NAME_MAX];
     uint64_t oom_requested_bytes; /* as asked for, before rounding */
     sim_oom_t oom;
     sim_holders_t at_oom; /* who held the memory when the request failed */
 
-    sim_alive_t *alive; /* largest first, only with want_alive; owned */
+    /* Alive at the peak, or out of memory: when the request failed. Largest first, only with
+     * want_alive; owned. */
+    sim_alive_t *alive;
     uint32_t n_alive;
 } sim_rank_result_t;
 
 typedef struct {
     bool unlimited;  /* the device never runs out: for comparing with measurements */
-    bool want_alive; /* play a second time up to the peak and list what is alive */
+    bool want_alive; /* list what is alive at the peak; costs playing a second time up to it */
 } sim_simulate_options_t;
 
 /* `scenario` is resolved. Out of memory of the device is a result (is_out_of_memory), not an error.

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The part of a rank's coordinates that its program depends on. Everything that is played is made
+ * from the scenario and a place alone, so ranks at equal places have equal results. */
+#ifndef SIM_ENGINE_PLACE_H
+#define SIM_ENGINE_PLACE_H
+
+#include "sim/scenario/scenario.h"
+
+#include <stdint.h>
+
+typedef struct {
+    uint32_t pp;       /* pipeline rank */
+    uint32_t tp;       /* 0 = first of its tensor-parallel group, 1 = any other */
+    uint64_t n_shards; /* ranks that share the optimizer state; 1 without distributed optimizer */
+    uint64_t shard;    /* this rank's share of it */
+} sim_place_t;
+
+/* `coord` lies in the scenario's grid. */
+sim_place_t sim_place_of(const sim_scenario_t *scenario, const topo_coord_t *coord);
+
+/* Total order; 0 = equal. */
+int sim_place_compare(const sim_place_t *a, const sim_place_t *b);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/engine/rank_run.h"
+
+#include "sim/base/xmem.h"
+#include "sim/engine/player.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sim_rank_run {
+    sim_player_t player;
+    bool has_memory; /* false once the play of memory has ended */
+    uint32_t iteration, n_iterations;
+    size_t cursor; /* next step of the iteration */
+    sim_rank_result_t result;
+};
+
+/* Dynamic loss scaling starts at 2^32 and halves at every second overflow (hysteresis 2), so the
+ * first steps of an fp16 run are skipped: Megatron-LM --initial-loss-scale, --hysteresis. */
+static bool is_step_skipped(const sim_scenario_t *s, uint32_t iteration)
+{
+    return s->fp16 && iteration <= 2;
+}
+
+static void note_iteration(const sim_player_t *p, sim_rank_result_t *result)
+{
+    result->iterations[result->n_iterations++] = (sim_iteration_t){
+        .allocated_bytes = sim_alloc_allocated_bytes(p->alloc),
+        .reserved_bytes = sim_alloc_reserved_bytes(p->alloc),
+        .max_allocated_bytes = p->account.peak_bytes,
+        .max_reserved_bytes = p->max_reserved_bytes,
+    };
+}
+
+static void fill_result(sim_player_t *p, sim_rank_result_t *r)
+{
+    sim_account_settle(&p->account);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        r->n_parameters += p->chunks[c].chunk.params.n_elements;
+    r->max_allocated_bytes = p->account.peak_bytes;
+    r->allocated_moment = p->account.peak_moment;
+    r->at_peak = p->account.at_peak;
+    r->max_reserved_bytes = p->max_reserved_bytes;
+    r->reserved_moment = p->reserved_moment;
+    r->n_allocator_ops = p->n_ops;
+    r->n_alloc_retries = sim_alloc_stats(p->alloc)->num_alloc_retries;
+    r->is_out_of_memory = p->is_out_of_memory;
+    if (p->is_out_of_memory) {
+        r->oom_moment = p->oom_moment;
+        memcpy(r->oom_tensor, p->oom_tensor, sizeof(r->oom_tensor));
+        r->oom_requested_bytes = p->oom_requested_bytes;
+        r->oom = *sim_alloc_last_oom(p->alloc);
+        r->at_oom = p->account.now;
+    }
+    r->alive = p->alive;
+    r->n_alive = p->n_alive;
+    p->alive = NULL;
+}
+
+base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_place_t *place,
+                                  const sim_rank_run_options_t *options, sim_rank_run_t **run_p,
+                                  base_err_t *err)
+{
+    sim_rank_run_t *run = base_xcalloc(1, sizeof(*run));
+    sim_player_t *p = &run->player;
+    base_status_t status;
+    if (options->without_memory)
+        status = sim_player_order(scenario, place, &p->order, err);
+    else
+        status = sim_player_init(p, scenario, place, options->unlimited, err);
+    if (status != BASE_OK) {
+        sim_rank_run_destroy(run);
+        return status;
+    }
+    p->want_alive = options->want_alive;
+    p->stop_at = options->stop_at;
+    run->n_iterations = (uint32_t)scenario->iterations;
+    run->result.iterations = base_xcalloc(run->n_iterations, sizeof(*run->result.iterations));
+    run->has_memory = !options->without_memory && sim_player_build(p);
+    run->iteration = 1;
+    *run_p = run;
+    return BASE_OK;
+}
+
+void sim_rank_run_destroy(sim_rank_run_t *run)
+{
+    if (run == NULL)
+        return;
+    sim_player_fini(&run->player);
+    sim_rank_result_fini(&run->result);
+    free(run);
+}
+
+static bool concerns_others(const sim_step_t *step)
+{
+    static const bool table[SIM_N_STEPS] = {
+        [SIM_STEP_SEND_FORWARD] = true,      [SIM_STEP_SEND_BACKWARD] = true,
+        [SIM_STEP_WAIT_RECV_FORWARD] = true, [SIM_STEP_WAIT_RECV_BACKWARD] = true,
+        [SIM_STEP_FINALIZE_GRADS] = true,
+    };
+    return table[step->kind];
+}
+
+static void begin_iteration(sim_rank_run_t *run)
+{
+    run->player.now = (sim_moment_t){ .iteration = run->iteration, .layer = SIM_NO_LAYER };
+    if (run->has_memory)
+        run->has_memory = sim_player_zero_grad(&run->player);
+}
+
+static void end_iteration(sim_rank_run_t *run)
+{
+    sim_player_t *p = &run->player;
+    if (run->has_memory)
+        run->has_memory = sim_player_step(p, is_step_skipped(p->scenario, run->iteration));
+    if (run->has_memory)
+        note_iteration(p, &run->result);
+    run->iteration++;
+    run->cursor = 0;
+}
+
+const sim_step_t *sim_rank_run_next(sim_rank_run_t *run)
+{
+    const sim_order_t *order = &run->player.order;
+    while (run->iteration <= run->n_iterations) {
+        if (run->cursor == 0)
+            begin_iteration(run);
+        while (run->cursor < order->n) {
+            const sim_step_t *step = &order->steps[run->cursor++];
+            if (run->has_memory)
+                run->has_memory = sim_player_run(&run->player, step);
+            if (concerns_others(step))
+                return step;
+        }
+        end_iteration(run);
+    }
+    return NULL;
+}
+
+uint32_t sim_rank_run_iteration(const sim_rank_run_t *run)
+{
+    return run->iteration;
+}
+
+void sim_rank_run_result(sim_rank_run_t *run, sim_rank_result_t *result_p, uint64_t *peak_op_p)
+{
+    fill_result(&run->player, &run->result);
+    *result_p = run->result;
+    run->result = (sim_rank_result_t){ 0 };
+    if (peak_op_p != NULL)
+        *peak_op_p = run->player.peak_op;
+}

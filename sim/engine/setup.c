@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a rank needs before it is played. */
+#include "config.h"
+
+#include "sim/base/xmem.h"
+#include "sim/engine/player.h"
+
+#include <stdlib.h>
+
+static uint64_t bucket_elements(const sim_scenario_t *s, const sim_params_t *params, uint32_t chunk,
+                                uint32_t pp_rank, uint64_t n_shards)
+{
+    /* training.py, resolve_ddp_bucket_size() and get_model(): one bucket without overlap, on later
+     * pipeline stages and in later chunks. */
+    if (!s->overlap_grad_reduce || pp_rank > 0 || chunk > 0)
+        return 0;
+    if (s->ddp_num_buckets > 0)
+        return params->n_elements / s->ddp_num_buckets;
+    if (s->ddp_bucket_size > 0)
+        return s->ddp_bucket_size;
+    uint64_t by_ranks = 1000000 * n_shards;
+    return by_ranks > 40000000 ? by_ranks : 40000000;
+}
+
+static void init_chunk(sim_player_t *p, uint32_t c)
+{
+    const sim_scenario_t *s = p->scenario;
+    sim_player_chunk_t *chunk = &p->chunks[c];
+    const topo_chunk_t *layers = topo_stages_chunk(&s->stages, p->place.pp, c);
+    sim_chunk_init(&chunk->chunk, s, &p->dims, layers, p->place.tp, &p->persistent);
+    sim_ddp_config_t ddp = {
+        .distributed_optimizer = s->use_distributed_optimizer,
+        .n_shards = p->place.n_shards,
+        .bucket_elements =
+            bucket_elements(s, &chunk->chunk.params, c, p->place.pp, p->place.n_shards),
+        .pad_for_busbw = s->ddp_pad_buckets_for_high_nccl_busbw,
+    };
+    sim_ddp_buffer_init(&chunk->ddp, &chunk->chunk.params, &ddp);
+    chunk->passes = base_xcalloc(p->n_microbatches, sizeof(*chunk->passes));
+    chunk->spare = base_xcalloc(p->n_microbatches, sizeof(*chunk->spare));
+}
+
+static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
+{
+    for (uint32_t i = 0; i < p->n_microbatches && chunk->passes != NULL; i++)
+        free(chunk->passes[i].slots);
+    for (uint32_t i = 0; i < chunk->n_spare; i++)
+        free(chunk->spare[i]);
+    free(chunk->passes);
+    free(chunk->spare);
+    free(chunk->params.items);
+    sim_ddp_buffer_fini(&chunk->ddp);
+    sim_chunk_fini(&chunk->chunk);
+}
+
+void sim_player_fini(sim_player_t *p)
+{
+    sim_alloc_destroy(p->alloc);
+    sim_device_destroy(p->device);
+    for (uint32_t c = 0; c < p->n_chunks && p->chunks != NULL; c++)
+        fini_chunk(p, &p->chunks[c]);
+    free(p->chunks);
+    sim_order_fini(&p->order);
+    sim_persistent_fini(&p->persistent);
+    free(p->persistent_blocks);
+    free(p->buffers.items);
+    free(p->optimizer.items);
+    free(p->grad_copies.items);
+    free(p->owners);
+    free(p->alive);
+}
+
+static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *err)
+{
+    const sim_scenario_t *s = p->scenario;
+    /* An unlimited device still has addresses for 8 TiB: far more than any GPU. */
+    uint64_t total_bytes = unlimited ? UINT64_C(1) << 43 : s->memory_bytes;
+    sim_device_config_t config = {
+        .total_bytes = total_bytes,
+        .usable_bytes = unlimited ? total_bytes : total_bytes - s->reserved_outside_bytes,
+        .addresses = (sim_addresses_t)s->addresses,
+    };
+    p->device = sim_device_create_synthetic(&config);
+    return sim_alloc_create(p->device, s->conf, &p->alloc, err);
+}
+
+base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place,
+                               sim_order_t *order_p, base_err_t *err)
+{
+    sim_order_config_t config = {
+        .pp = (uint32_t)s->pipeline_model_parallel_size,
+        .pp_rank = place->pp,
+        .vpp = s->stages.vpp,
+        .n_microbatches = (uint32_t)s->n_microbatches,
+        .group_size = (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
+        .overlap_p2p = s->overlap_p2p_communication && s->stages.vpp > 1,
+        .deallocate_outputs = s->deallocate_pipeline_outputs,
+        .n_partial_checkpoints = (uint32_t)s->num_microbatches_with_partial_activation_checkpoints,
+    };
+    return sim_order_init(order_p, &config, err);
+}
+
+base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *s, const sim_place_t *place,
+                              bool unlimited, base_err_t *err)
+{
+    *p = (sim_player_t){ .scenario = s, .place = *place };
+    base_status_t status = sim_dims_init(&p->dims, s, err);
+    if (status != BASE_OK)
+        return status;
+    p->n_chunks = s->stages.vpp;
+    p->n_microbatches = (uint32_t)s->n_microbatches;
+    status = sim_player_order(s, place, &p->order, err);
+    if (status != BASE_OK)
+        return status;
+    p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        init_chunk(p, c);
+    p->persistent_blocks = base_xcalloc(p->persistent.n, sizeof(*p->persistent_blocks));
+    for (uint32_t i = 0; i < p->persistent.n; i++)
+        p->persistent_blocks[i] = SIM_BLOCK_NONE;
+    return init_memory(p, unlimited, err);
+}
