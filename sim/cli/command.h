@@ -23,6 +23,7 @@ int sim_cmd_run(int argc, char **argv);
 int sim_cmd_keys(int argc, char **argv);
 int sim_cmd_models(int argc, char **argv);
 int sim_cmd_gpus(int argc, char **argv);
+int sim_cmd_diagnose(int argc, char **argv);
 int sim_cmd_help(int argc, char **argv);
 
 #endif

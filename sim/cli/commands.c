@@ -8,6 +8,8 @@
 static const sim_command_t commands[] = {
     { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import },
+    { "diagnose", "[LOG]", "read a pasted out-of-memory message or log: what happened, what to change",
+      sim_cmd_diagnose },
     { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys },
     { "models", "", "known models for model.preset", sim_cmd_models },
     { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus },

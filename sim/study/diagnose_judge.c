@@ -82,11 +82,27 @@ static bool is_memory_line(const diag_record_t *rec)
 static uint64_t peak_of(const diag_record_t *rec)
 {
     static const diag_figure_t by[] = { DIAG_MAX_RESERVED, DIAG_RESERVED, DIAG_MAX_ALLOCATED,
-                                        DIAG_ALLOCATED };
+                                        DIAG_ALLOCATED, DIAG_USED };
     for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++)
         if (known(rec->figures[by[i]]))
             return rec->figures[by[i]];
     return 0;
+}
+
+/* Reserved memory can jump by a whole segment: what was allocated says more about growth. */
+static uint64_t growing(const diag_record_t *rec)
+{
+    return known(rec->figures[DIAG_MAX_ALLOCATED]) ? rec->figures[DIAG_MAX_ALLOCATED]
+                                                   : peak_of(rec);
+}
+
+/* Whether b has a higher peak; what PyTorch says of itself comes before what nvidia-smi sees. */
+static bool is_higher(const diag_record_t *a, const diag_record_t *b)
+{
+    if (a == NULL)
+        return true;
+    bool a_smi = a->kind == DIAG_KIND_SMI, b_smi = b->kind == DIAG_KIND_SMI;
+    return a_smi != b_smi ? a_smi : peak_of(b) > peak_of(a);
 }
 
 static bool is_first_of_its_rank(const diag_log_t *log, size_t i)
@@ -103,8 +119,7 @@ static void find_subjects(const diag_log_t *log, diag_result_t *res)
     size_t n_failures = 0;
     for (size_t i = 0; i < log->n_records; i++) {
         const diag_record_t *rec = &log->records[i];
-        if (is_memory_line(rec) && peak_of(rec) > 0 &&
-            (res->peak == NULL || peak_of(rec) > peak_of(res->peak)))
+        if (!rec->is_failure && peak_of(rec) > 0 && is_higher(res->peak, rec))
             res->peak = rec;
         if (!rec->is_failure || ++n_failures > LOOK_AT)
             continue;
@@ -360,8 +375,8 @@ static void judge_capacity(diag_result_t *res)
     res->predicted_cached = DIAG_UNKNOWN;
     if (known(res->cached))
         say(&res->reasons,
-            "Reserved but unallocated are only %s: even without any fragmentation %s more would be "
-            "needed.",
+            "Reserved but unallocated are only %s: without any fragmentation %s would still be "
+            "missing.",
             AMOUNT(res->cached), AMOUNT(less(res->shortfall, usable_cache(res))));
     res->predicted_cached = DIAG_UNKNOWN;
     advise_smaller(res, known(res->shortfall) ? res->shortfall : DIAG_UNKNOWN);
@@ -485,7 +500,7 @@ static void judge_no_failure(const diag_log_t *log, diag_result_t *res)
         gap = f[DIAG_CACHED];
         reserved = f[DIAG_RESERVED];
     }
-    if (known(gap) && known(reserved) && gap > reserved / 5)
+    if (known(gap) && known(reserved) && gap > reserved / 10)
         say(&res->notes,
             "Reserved is %s above allocated (%.0f %% of it): at risk by fragmentation when memory "
             "gets tight; expandable_segments:True keeps that gap small.",
@@ -513,6 +528,39 @@ static void note_spread(const diag_log_t *log, diag_result_t *res)
             AMOUNT(peak_of(low)));
 }
 
+/* How the peak of one rank grew in the log. */
+static void note_growth(const diag_log_t *log, diag_result_t *res)
+{
+    const diag_record_t *first = NULL, *last = NULL;
+    if (res->peak == NULL || res->peak->kind == DIAG_KIND_NOTE || res->peak->kind == DIAG_KIND_SMI)
+        return;
+    for (size_t i = 0; i < log->n_records; i++) {
+        const diag_record_t *rec = &log->records[i];
+        if (rec->kind != res->peak->kind || rec->rank != res->peak->rank || growing(rec) == 0)
+            continue;
+        if (first == NULL)
+            first = rec;
+        last = rec;
+    }
+    if (first == last || growing(last) / 51 <= growing(first) / 50)
+        return;
+    bool is_second = first->iteration == 1 && last->iteration == 2;
+    say(&res->notes, "The peak grew from %s (line %zu) to %s (line %zu)%s.", AMOUNT(growing(first)),
+        first->line, AMOUNT(growing(last)), last->line,
+        is_second ? ": Adam's moments are made in the first optimizer step, so that the second "
+                    "iteration needs more"
+                  : "");
+}
+
+static void note_settings(const diag_log_t *log, diag_result_t *res)
+{
+    if (strstr(log->conf, "expandable_segments:True") != NULL &&
+        strstr(log->conf, "max_split_size_mb") != NULL)
+        say(&res->notes, "The allocator settings combine expandable_segments and "
+                         "max_split_size_mb: on PyTorch 2.12 to 2.14 reserved memory can then grow "
+                         "without bound (pytorch#123548).");
+}
+
 void diag_judge(const diag_log_t *log, diag_result_t *res)
 {
     memset(res, 0, sizeof(*res));
@@ -536,4 +584,6 @@ void diag_judge(const diag_log_t *log, diag_result_t *res)
     else
         judge_oom(log, res);
     note_spread(log, res);
+    note_growth(log, res);
+    note_settings(log, res);
 }

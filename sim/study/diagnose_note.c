@@ -122,16 +122,29 @@ static diag_figure_t figure_before(const tokens_t *t, size_t i)
     return DIAG_N_FIGURES;
 }
 
-/* Numbers without a unit have that of the next one that has one, else of the last. */
-static const token_t *unit_of(const tokens_t *t, size_t i)
+/* The largest unit on the line, which numbers without one are taken to be in: people drop it when
+ * they repeat it ("74.77 GiB allocated, 1.07 free"). NULL: no number has one. */
+static const token_t *largest_unit(const tokens_t *t)
 {
-    for (size_t k = i; k < t->n; k++)
-        if (t->t[k].text == NULL && t->t[k].unit != 0)
-            return &t->t[k];
-    for (size_t k = i; k-- > 0;)
-        if (t->t[k].text == NULL && t->t[k].unit != 0)
-            return &t->t[k];
-    return NULL;
+    const token_t *largest = NULL;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->t[i].text == NULL && t->t[i].unit != 0 &&
+            (largest == NULL || t->t[i].unit > largest->unit))
+            largest = &t->t[i];
+    return largest;
+}
+
+/* Bytes of a number without a unit. What a device holds is never a few MiB: a fraction below 1000
+ * is GiB then, and so it is where the line has no unit at all. */
+static uint64_t guess_bytes(diag_record_t *note, diag_number_t number, const token_t *unit)
+{
+    bool is_fraction = number.n_decimals > 0 && diag_scan_bytes(number, 1) < 1000;
+    if (is_fraction && (unit == NULL || unit->unit < 1000 * 1000 * 1000)) {
+        note->unit = BASE_GIB;
+        note->label = "a number without a unit";
+        return diag_scan_bytes(number, BASE_GIB);
+    }
+    return unit != NULL ? diag_scan_bytes(number, unit->unit) : DIAG_UNKNOWN;
 }
 
 static void note_unit(diag_record_t *note, const token_t *unit)
@@ -183,20 +196,29 @@ bool diag_note_read(const char *line, diag_record_t *note)
     for (size_t i = 0; i < DIAG_N_FIGURES; i++)
         note->figures[i] = DIAG_UNKNOWN;
     size_t n_found = 0;
+    const token_t *unit = largest_unit(&t);
     for (size_t i = 0; i < t.n; i++) {
         if (t.t[i].text != NULL || (i > 0 && is_any(&t, i - 1, ordinals)))
             continue;
-        const token_t *unit = unit_of(&t, i);
         diag_figure_t figure = figure_after(&t, i);
         if (figure == DIAG_N_FIGURES)
             figure = figure_before(&t, i);
-        if (unit == NULL || figure == DIAG_N_FIGURES || note->figures[figure] != DIAG_UNKNOWN)
+        if (figure == DIAG_N_FIGURES || note->figures[figure] != DIAG_UNKNOWN)
             continue;
-        note->figures[figure] = diag_scan_bytes(t.t[i].number, unit->unit);
-        note_unit(note, unit);
-        n_found++;
+        if (t.t[i].unit != 0) {
+            note->figures[figure] = diag_scan_bytes(t.t[i].number, t.t[i].unit);
+            note_unit(note, &t.t[i]);
+        } else {
+            note->figures[figure] = guess_bytes(note, t.t[i].number, unit);
+        }
+        n_found += note->figures[figure] != DIAG_UNKNOWN;
     }
+    if (unit != NULL)
+        note_unit(note, unit);
     prefer_mib(note);
     note->is_failure = is_failure(&t);
+    for (size_t i = 0; i < t.n; i++)
+        if (note->is_failure && is(&t, i, "calloc")) /* only NCCL says it so */
+            note->kind = DIAG_KIND_NCCL;
     return n_found >= 2 || (note->is_failure && note->figures[DIAG_REQUEST] != DIAG_UNKNOWN);
 }

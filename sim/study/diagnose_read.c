@@ -566,29 +566,32 @@ static bool read_smi(reader_t *r, const char *line)
         if (gpu >= 0)
             r->smi_gpu = gpu;
     }
-    const char *at = strstr(line, "MiB");
+    const char *at = strstr(line, "MiB"), *s = at, *end;
     if (at == NULL)
         return false;
-    const char *s = at + 3;
+    while (s > line && s[-1] == ' ')
+        s--;
+    while (s > line && isdigit((unsigned char)s[-1]))
+        s--;
+    diag_number_t used, total;
+    if ((s > line && s[-1] == '.') || diag_scan_number(s, &used) == NULL)
+        return false;
+    s = at + 3;
     while (*s == ' ')
         s++;
     if (*s != '/' && *s != ',')
         return false;
-    uint64_t total = diag_scan_amount(s + 1, DIAG_LABELS_1024, NULL);
-    uint64_t used = diag_amount_before(line, "MiB");
-    if (used == DIAG_UNKNOWN) { /* the marker is the unit itself */
-        const char *b = at;
-        while (b > line && (isdigit((unsigned char)b[-1]) || b[-1] == ' '))
-            b--;
-        used = diag_scan_amount(b, DIAG_LABELS_1024, NULL);
-    }
-    if (total == DIAG_UNKNOWN || used == DIAG_UNKNOWN || used > total || total < BASE_GIB)
+    for (s++; *s == ' '; s++)
+        ;
+    if ((end = diag_scan_number(s, &total)) == NULL || total.n_decimals > 0 ||
+        strncmp(end + strspn(end, " "), "MiB", 3) != 0 || used.digits > total.digits ||
+        total.digits < 1024 || total.digits > 1024 * 1024)
         return false;
     diag_record_t *rec = add_record(r, DIAG_KIND_SMI, false);
     if (rec == NULL)
         return true;
-    rec->figures[DIAG_USED] = used;
-    rec->figures[DIAG_TOTAL] = total;
+    rec->figures[DIAG_USED] = used.digits * BASE_MIB;
+    rec->figures[DIAG_TOTAL] = total.digits * BASE_MIB;
     if (r->smi_gpu >= 0)
         rec->gpu = r->smi_gpu;
     return true;
@@ -626,6 +629,8 @@ static void read_line(reader_t *r, char *text, size_t n)
     clean(text, n);
     const char *line = take_prefix(r, text);
     int64_t iteration = diag_int_after(line, "iteration ");
+    if (iteration < 0)
+        iteration = diag_int_after(line, "step: "); /* torchtitan */
     if (iteration >= 0)
         r->iteration = iteration;
     read_environment(r->log, line);
@@ -637,6 +642,7 @@ static void read_line(reader_t *r, char *text, size_t n)
     if (diag_note_read(line, &note)) {
         diag_record_t *rec = add_record(r, DIAG_KIND_NOTE, note.is_failure);
         if (rec != NULL) {
+            rec->kind = note.kind;
             memcpy(rec->figures, note.figures, sizeof(rec->figures));
             rec->unit = note.unit;
             rec->label = note.label;

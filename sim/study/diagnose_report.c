@@ -63,6 +63,11 @@ static void print_part(const diag_result_t *res, const char *name, uint64_t byte
 
 static void print_split(const diag_result_t *res, FILE *out)
 {
+    if (res->failure == NULL && res->peak != NULL) {
+        print_part(res, "peak allocated", res->peak->figures[DIAG_MAX_ALLOCATED], "", out);
+        print_part(res, "peak reserved", res->peak->figures[DIAG_MAX_RESERVED], "", out);
+        print_part(res, "in use", res->peak->figures[DIAG_USED], "by whatever process", out);
+    }
     print_part(res, "device", res->total, "", out);
     print_part(res, "allocated", res->allocated, "by PyTorch, in use", out);
     print_part(res, "cached", res->cached, "reserved by PyTorch, not allocated", out);
