@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 1000, MAX_LISTS = 8, MAX_KNOWN = 1 << 20 };
+enum { BATCH = 1000, MAX_LISTS = 8, MAX_KNOWN = SIM_PICKLE_MAX_KNOWN };
 
 typedef struct {
     uint64_t hash;
@@ -129,6 +129,11 @@ static void double_slots(sim_pickle_writer_t *w)
         if (old[i].idx_plus_1 != 0)
             *find_slot(w, w->keys + old[i].key_at, old[i].n_key, old[i].hash) = old[i];
     free(old);
+}
+
+uint32_t sim_pickle_n_known(const sim_pickle_writer_t *w)
+{
+    return w->n_known;
 }
 
 bool sim_pickle_known(const sim_pickle_writer_t *w, const void *key, size_t n_key, uint32_t *idx_p)

@@ -12,6 +12,9 @@
 
 typedef struct sim_pickle_writer sim_pickle_writer_t;
 
+/* Texts and containers that are remembered; after that they are written in full each time. */
+enum { SIM_PICKLE_MAX_KNOWN = 1 << 17 };
+
 /* Begin a pickle on `out` (borrowed; write errors stay in ferror(out)). */
 sim_pickle_writer_t *sim_pickle_writer_create(FILE *out);
 
@@ -38,9 +41,12 @@ void sim_pickle_end_dict(sim_pickle_writer_t *writer);
 
 /* A container can be written once and then only referred to: `key` names it among all such.
  * recall() writes the reference and returns true if it is known; else the caller writes the
- * container and calls remember() right after its end. Past 2^20 keys nothing more is remembered. */
+ * container and calls remember() right after its end. Keys of containers begin with a NUL byte, so
+ * that they never equal a text. */
 bool sim_pickle_recall(sim_pickle_writer_t *writer, const void *key, size_t n_key);
 void sim_pickle_remember(sim_pickle_writer_t *writer, const void *key, size_t n_key);
+
+uint32_t sim_pickle_n_known(const sim_pickle_writer_t *writer);
 
 /* The reference number of a known key; false when it is not known. Costs no output. */
 bool sim_pickle_known(const sim_pickle_writer_t *writer, const void *key, size_t n_key,

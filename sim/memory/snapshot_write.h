@@ -22,8 +22,8 @@ enum { SIM_SNAPSHOT_MAX_FRAMES = 8 };
 
 typedef struct sim_snapshot_writer sim_snapshot_writer_t;
 
-/* Begin the snapshot `path`; the bytes go to `path`.part until the end. BASE_ERR_IO: it cannot be
- * created. End it with sim_snapshot_writer_finish() or sim_snapshot_writer_abort(). */
+/* Begin the snapshot `path` (as base_outfile_open(): it appears complete or not at all).
+ * BASE_ERR_IO: it cannot be created. End it with sim_snapshot_writer_finish() or _abort(). */
 base_status_t sim_snapshot_writer_open(const char *path, sim_snapshot_writer_t **writer_p,
                                        base_err_t *err);
 
