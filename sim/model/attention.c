@@ -104,6 +104,30 @@ static void core_inputs(sim_model_t *m, sim_attention_save_t *save)
         save->core_v = sim_new(m->b, "v", d->kv_bytes);
 }
 
+/* Whether Megatron's softmax kernel takes the scores (fusions/fused_softmax.py,
+ * is_kernel_available()). Transformer Engine's always does what is asked here. */
+static bool has_softmax_kernel(const sim_model_t *m)
+{
+    const sim_dims_t *d = m->d;
+    if (d->core != SIM_CORE_LOCAL)
+        return true;
+    return m->s->masked_softmax_fusion && d->e == 2 && d->s > 16 && d->s <= 4096 && d->s % 4 == 0 &&
+           d->b * d->heads_tp % 4 == 0;
+}
+
+/* Softmax by PyTorch's own operations; in fp32 its result is saved in fp32 and cast for the next. */
+static sim_ref_t torch_softmax(sim_model_t *m, sim_attention_save_t *save, uint64_t bytes)
+{
+    bool in_fp32 = m->s->attention_softmax_in_fp32 && m->d->e == 2;
+    uint64_t softmax_bytes = in_fp32 ? 2 * bytes : bytes;
+    sim_ref_t in = in_fp32 ? sim_new(m->b, "scores_fp32", softmax_bytes) : SIM_REF_NONE;
+    if (m->s->apply_query_key_layer_scaling)
+        replace(m, &in, "scores_scaled", softmax_bytes);
+    save->softmax = sim_new(m->b, "softmax", softmax_bytes);
+    sim_drop(m->b, in);
+    return in_fp32 ? sim_new(m->b, "softmax_cast", bytes) : sim_keep(m->b, save->softmax);
+}
+
 static sim_ref_t unfused_forward(sim_model_t *m, sim_attention_save_t *save)
 {
     const sim_dims_t *d = m->d;
@@ -116,15 +140,24 @@ static sim_ref_t unfused_forward(sim_model_t *m, sim_attention_save_t *save)
     sim_torch_gemm(m);
     sim_ref_t scores = sim_new(m->b, "scores", bytes);
     sim_drop(m->b, target);
-    save->softmax = sim_new(m->b, "softmax", bytes);
-    sim_drop(m->b, scores);
+    sim_ref_t probs;
+    if (has_softmax_kernel(m)) {
+        save->softmax = sim_new(m->b, "softmax", bytes);
+        probs = sim_keep(m->b, save->softmax);
+    } else {
+        probs = torch_softmax(m, save, bytes);
+    }
     if (m->s->attention_dropout > 0.0) {
         save->dropped = sim_new(m->b, "softmax_dropped", bytes);
         save->dropout_mask = sim_new(m->b, "softmax_dropout_mask", bytes / d->e);
+        sim_drop(m->b, probs);
+    } else {
+        save->dropped = probs; /* what the second product saves */
     }
     sim_ref_t by_head = sim_new(m->b, "context_by_head", d->q_bytes);
     sim_ref_t context = sim_new(m->b, "context", d->q_bytes);
     sim_drop(m->b, by_head);
+    sim_drop(m->b, scores); /* a local variable holds them to the end */
     return context;
 }
 
