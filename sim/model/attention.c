@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "sim/model/layer.h"
+#include "sim/model/software.h"
 
 typedef struct {
     sim_ref_t q, k, v;
@@ -43,13 +44,22 @@ static void replace(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t b
     *t_p = t;
 }
 
+/* Whether the norm of q and k saves copies; otherwise it saves the views, and so all of mixed_qkv.
+ */
+static bool norms_copy(const sim_model_t *m)
+{
+    return !m->d->te || sim_software_has(m->s, SIM_SOFTWARE_NORM_COPIES_VIEWS);
+}
+
 /* The norms read q and k as contiguous copies and save them with their statistics. */
 static void qk_norm_forward(sim_model_t *m, sim_attention_save_t *save)
 {
     const sim_dims_t *d = m->d;
     uint64_t rows = d->tokens * (d->heads_tp + d->groups_tp);
-    save->q_pre = sim_new(m->b, "q_before_norm", d->q_bytes);
-    save->k_pre = sim_new(m->b, "k_before_norm", d->kv_bytes);
+    if (norms_copy(m)) {
+        save->q_pre = sim_new(m->b, "q_before_norm", d->q_bytes);
+        save->k_pre = sim_new(m->b, "k_before_norm", d->kv_bytes);
+    }
     save->qk_stat = sim_new(m->b, "qk_norm_stat", rows * 4 * d->norm_params);
     save->q = sim_new(m->b, "q_normed", d->q_bytes);
     save->k = sim_new(m->b, "k_normed", d->kv_bytes);
@@ -115,7 +125,8 @@ static bool has_softmax_kernel(const sim_model_t *m)
            d->b * d->heads_tp % 4 == 0;
 }
 
-/* Softmax by PyTorch's own operations; in fp32 its result is saved in fp32 and cast for the next. */
+/* Softmax by PyTorch's own operations; in fp32 its result is saved in fp32 and cast for the next.
+ */
 static sim_ref_t torch_softmax(sim_model_t *m, sim_attention_save_t *save, uint64_t bytes)
 {
     bool in_fp32 = m->s->attention_softmax_in_fp32 && m->d->e == 2;
@@ -242,7 +253,8 @@ sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_
     bool all_copied = save->core_v != SIM_REF_NONE &&
                       (save->core_q != SIM_REF_NONE || save->q != SIM_REF_NONE) &&
                       (save->core_k != SIM_REF_NONE || save->k != SIM_REF_NONE);
-    held_p->refs[0] = hold(&save->mixed_qkv, recompute || !all_copied, m);
+    held_p->refs[0] = hold(&save->mixed_qkv,
+                           recompute || !all_copied || (m->s->qk_layernorm && !norms_copy(m)), m);
     held_p->refs[1] = hold(&save->q, recompute || save->core_q == SIM_REF_NONE, m);
     held_p->refs[2] = hold(&save->k, recompute || save->core_k == SIM_REF_NONE, m);
     if (recompute)

@@ -123,7 +123,11 @@ static void cross_entropy_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref
     else
         save->softmax = sim_new(m->b, "softmax", fp32_bytes);
     sim_ref_t row_max = sim_new(m->b, "logits_max", 4 * d->tokens);
-    if (m->s->cross_entropy_loss_fusion) {
+    if (!sim_software_has(m->s, SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE)) {
+        sim_ref_t shifted = sim_new(m->b, "softmax", fp32_bytes);
+        sim_drop(m->b, save->softmax);
+        save->softmax = shifted;
+    } else if (m->s->cross_entropy_loss_fusion) {
         /* The compiler turns the in-place subtraction and exponential into a new tensor, so that
          * both exist at once (measured: five instead of three times the logits). */
         sim_ref_t exp = sim_new(m->b, "softmax", fp32_bytes);

@@ -17,6 +17,10 @@ static const struct {
     /* Measured: without CUBLAS_WORKSPACE_CONFIG a GB200 holds 47.75 MiB less than an H100 in the
      * containers up to 26.02, and the same in 26.04. */
     [SIM_SOFTWARE_BLACKWELL_WORKSPACE] = { 20260501, 0 },
+    /* Megatron-LM 9634c0e4a3. Before, the caller's fp32 copy and a shifted one existed together. */
+    [SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE] = { 20240613, 0 },
+    /* TransformerEngine 77c37d49f: norms became operations of te.ops. */
+    [SIM_SOFTWARE_NORM_COPIES_VIEWS] = { 20241105, 0 },
 };
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)

@@ -18,6 +18,10 @@ typedef enum {
     SIM_SOFTWARE_SAVED_BATCHES_ON_GPU,
     /* PyTorch's default cuBLAS workspace on Blackwell is Hopper's. */
     SIM_SOFTWARE_BLACKWELL_WORKSPACE,
+    /* Megatron's cross entropy works in place on one fp32 copy of the logits. */
+    SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE,
+    /* Transformer Engine's norms read a contiguous copy of a strided input. */
+    SIM_SOFTWARE_NORM_COPIES_VIEWS,
 } sim_software_t;
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);
