@@ -22,14 +22,16 @@ static void print_text(bool verbose)
 {
     size_t n;
     const topo_gpu_t *gpus = topo_gpu_table(&n);
-    printf("%-15s %3s %10s %4s %9s %8s %11s %12s  %s\n", "gpu", "cc", "memory", "SMs", "bf16 TF/s",
-           "fp8 TF/s", "memory GB/s", "NVLink GB/s", "product");
+    printf("%-15s %3s %10s %4s %5s %5s %7s %7s  %s\n", "", "", "", "", "bf16", "fp8", "memory",
+           "NVLink", "");
+    printf("%-15s %3s %10s %4s %5s %5s %7s %7s  %s\n", "gpu", "cc", "memory", "SMs", "TF/s", "TF/s",
+           "GB/s", "GB/s", "product");
     for (size_t i = 0; i < n; i++) {
         const topo_gpu_t *g = &gpus[i];
         char memory[BASE_BYTES_TEXT];
-        printf("%-15s %3" PRIu32 " %10s %4" PRIu32 " %9.0f %8.0f %11.0f %12.0f  %s\n", g->name,
-               g->sm, base_bytes_format(g->total_bytes, memory), g->n_sms, g->bf16_tflops,
-               g->fp8_tflops, g->memory_gb_per_s, g->nvlink_gb_per_s, g->product);
+        printf("%-15s %3" PRIu32 " %10s %4" PRIu32 " %5.0f %5.0f %7.0f %7.0f  %s\n", g->name, g->sm,
+               base_bytes_format(g->total_bytes, memory), g->n_sms, g->bf16_tflops, g->fp8_tflops,
+               g->memory_gb_per_s, g->nvlink_gb_per_s, g->product);
         if (g->aliases[0] != '\0')
             printf("    also %s\n", g->aliases);
         if (verbose)

@@ -40,7 +40,7 @@ static const char *default_text(const sim_key_t *key)
     return strcmp(key->text, "0") == 0 && key->min > 0 ? "" : key->text;
 }
 
-/* Words of `text` broken into indented lines; `column` is where the first word would go. */
+/* Words of `text` broken into indented lines. */
 static void print_wrapped(const char *text)
 {
     size_t column = WIDTH;
@@ -62,19 +62,23 @@ static void print_wrapped(const char *text)
 
 static void print_aliases(const sim_key_t *key)
 {
-    size_t n;
+    size_t n, length;
+    char *text;
     const sim_key_alias_t *aliases = sim_key_aliases(&n);
     const char *separator = "also: ";
+    FILE *out = open_memstream(&text, &length);
     for (size_t i = 0; i < n; i++) {
         if (strcmp(aliases[i].key, key->name) != 0)
             continue;
-        printf("%s%s", separator == NULL ? ", " : "      also: ", aliases[i].name);
-        separator = NULL;
+        fprintf(out, "%s%s", separator, aliases[i].name);
         if (aliases[i].if_true != NULL)
-            printf(" (= %s)", aliases[i].if_true);
+            fprintf(out, " (true: %s)", aliases[i].if_true);
+        separator = ", ";
     }
-    if (separator == NULL)
-        putchar('\n');
+    fclose(out);
+    if (*text != '\0')
+        print_wrapped(text);
+    free(text);
 }
 
 static void print_key(const sim_key_t *key)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/base/log.h"
+#include "sim/base/ranklist.h"
 #include "sim/cli/command.h"
 #include "sim/cli/load.h"
 
@@ -16,6 +18,19 @@ static const sim_usage_t usage = {
     .max_operands = 1,
 };
 
+static int check_ranks(const sim_options_t *options, uint32_t world_size)
+{
+    base_ranklist_t list = { 0 };
+    base_err_t err;
+    if (options->ranks != NULL &&
+        base_ranklist_parse(options->ranks, world_size, &list, &err) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "run: --ranks: %s", err.text);
+        return 2;
+    }
+    base_ranklist_fini(&list);
+    return 0;
+}
+
 int sim_cmd_run(int argc, char **argv)
 {
     sim_options_t options = { 0 };
@@ -23,6 +38,8 @@ int sim_cmd_run(int argc, char **argv)
     if (code == SIM_OPTIONS_GO_ON) {
         sim_scenario_t scenario;
         code = sim_cli_load(options.operands[0], &options, &scenario);
+        if (code == 0)
+            code = check_ranks(&options, (uint32_t)scenario.world_size);
         if (code == 0) {
             sim_cli_warn_sweep(&scenario, usage.command);
             char *text = sim_scenario_text(&scenario);

@@ -49,9 +49,10 @@ typedef struct {
 } sim_key_alias_t;
 
 /* A name that Megatron-LM knows and that moves memory, but that is not simulated. `name` may end in
- * '*'. One of the blank-separated `neutral` values is accepted and does nothing. */
+ * '*'. One of the blank-separated `neutral` values is accepted and does nothing. `why` stands for
+ * "known to Megatron-LM but not simulated", NULL = just that. */
 typedef struct {
-    const char *name, *neutral;
+    const char *name, *neutral, *why;
 } sim_key_refused_t;
 
 const sim_key_t *sim_keys(size_t *n_p);

@@ -50,6 +50,12 @@ static void must_divide(sim_rule_context_t *c, const char *key, uint64_t divisor
 
 /* [model] */
 
+static void one_description(sim_rule_context_t *c)
+{
+    if (c->s->preset != NULL && c->s->hf_config != NULL)
+        sim_rule_broken(c, "hf_config", "not together with preset");
+}
+
 static void heads_divide_width(sim_rule_context_t *c)
 {
     if (!is_given(c, "kv_channels") && c->s->hidden_size % c->s->num_attention_heads != 0)
@@ -128,14 +134,17 @@ static void tensor_parallel_divides_the_model(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
     uint64_t tp = s->tensor_model_parallel_size;
-    must_divide(c, "tensor_model_parallel_size", tp, "num_attention_heads", s->num_attention_heads);
-    must_divide(c, "tensor_model_parallel_size", tp, "ffn_hidden_size", s->ffn_hidden_size);
+    if (s->num_attention_heads % tp != 0)
+        must_divide(c, "tensor_model_parallel_size", tp, "num_attention_heads",
+                    s->num_attention_heads);
+    else
+        must_divide(c, "tensor_model_parallel_size", tp, "ffn_hidden_size", s->ffn_hidden_size);
 }
 
 static void tensor_parallel_fits_the_groups(sim_rule_context_t *c)
 {
     uint64_t tp = c->s->tensor_model_parallel_size, groups = c->s->num_query_groups;
-    if (groups % tp != 0 && tp % groups != 0)
+    if (c->s->num_attention_heads % tp == 0 && groups % tp != 0 && tp % groups != 0)
         sim_rule_broken(c, "tensor_model_parallel_size",
                         U64 " is neither a multiple nor a divisor of num_query_groups " U64, tp,
                         groups);
@@ -171,11 +180,11 @@ static void virtual_pipeline_has_enough_ranks(sim_rule_context_t *c)
     const sim_scenario_t *s = c->s;
     if (s->virtual_pipeline_model_parallel_size == 0)
         return;
-    uint64_t least = s->overlap_p2p_communication ? 2 : 3;
-    if (s->pipeline_model_parallel_size < least)
+    /* One rank is refused by the stages. */
+    if (s->pipeline_model_parallel_size == 2 && !s->overlap_p2p_communication)
         sim_rule_broken(c, "virtual_pipeline_model_parallel_size",
-                        "needs pipeline_model_parallel_size >= " U64 "%s", least,
-                        least == 3 ? " without overlap_p2p_communication" : "");
+                        "needs pipeline_model_parallel_size >= 3 without "
+                        "overlap_p2p_communication");
 }
 
 static void chunk_layers_agree(sim_rule_context_t *c)
@@ -425,7 +434,7 @@ static void tensors_fit_64_bits(sim_rule_context_t *c)
 static const sim_rule_t rules[] = {
     { "num_attention_heads hidden_size kv_channels", "num_attention_heads divides hidden_size unless kv_channels is given", heads_divide_width },
     { "num_query_groups num_attention_heads", "num_query_groups divides num_attention_heads", groups_divide_heads },
-    { "vocab_size padded_vocab_size make_vocab_size_divisible_by", "a vocabulary is given", vocabulary_is_given },
+    { "vocab_size preset hf_config padded_vocab_size make_vocab_size_divisible_by", "a vocabulary is given", vocabulary_is_given },
     { "max_position_embeddings seq_length position_embedding_type", "learned positions cover the sequence", positions_cover_the_sequence },
     { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
@@ -442,6 +451,7 @@ static const sim_rule_t rules[] = {
     { "tp_comm_overlap sequence_parallel tensor_model_parallel_size", "tp_comm_overlap needs sequence_parallel", user_buffers_need_sequence_parallel },
     { "global_batch_size micro_batch_size world_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size", "global_batch_size is a multiple of micro_batch_size * data parallel size", batch_is_divisible },
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
+    { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
     { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
     { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },
@@ -493,7 +503,10 @@ static void check_required(sim_rule_context_t *c)
 {
     size_t n;
     const sim_key_t *keys = sim_keys(&n);
+    bool described = sim_key_is_usable(c->s, "preset") && sim_key_is_usable(c->s, "hf_config");
     for (size_t i = 0; i < n; i++) {
+        if (!described && strcmp(keys[i].section, "model") == 0)
+            continue; /* the unknown model would have said it */
         if (!sim_key_is_usable(c->s, keys[i].name) && c->s->state->entries[i].how != SIM_KEY_WRONG)
             sim_rule_broken(c, keys[i].name, "required: %s", keys[i].doc);
     }

@@ -5,6 +5,7 @@
 
 #include "sim/base/nearest.h"
 #include "sim/base/xmem.h"
+#include "sim/scenario/hf_config.h"
 #include "sim/scenario/keys.h"
 #include "sim/scenario/presets.h"
 #include "sim/scenario/state.h"
@@ -262,8 +263,9 @@ bool sim_key_resolve_name(const char *section, const char *name, const char *val
     }
     if (has_word(refused->neutral, value))
         return true;
-    base_diag_add(diag, "%s: %s%s%s: known to Megatron-LM but not simulated", origin,
-                  section != NULL ? section : "", section != NULL ? "." : "", normal);
+    base_diag_add(diag, "%s: %s%s%s: %s", origin, section != NULL ? section : "",
+                  section != NULL ? "." : "", normal,
+                  refused->why != NULL ? refused->why : "known to Megatron-LM but not simulated");
     return false;
 }
 
@@ -283,7 +285,19 @@ static bool assign(sim_scenario_t *scenario, const sim_key_t *key, const char *v
     return ok;
 }
 
-static bool apply_preset(sim_scenario_t *scenario, const char *origin, base_diag_t *diag)
+/* A file named in the scenario file is found beside it. */
+static char *path_beside(const sim_scenario_t *scenario, const char *path, const char *origin)
+{
+    const char *name = scenario->state->name;
+    const char *slash = name != NULL ? strrchr(name, '/') : NULL;
+    if (path[0] == '/' || slash == NULL || strncmp(origin, name, strlen(name)) != 0)
+        return base_xstrdup(path);
+    return base_xasprintf("%.*s/%s", (int)(slash - name), name, path);
+}
+
+/* Take back what an earlier model description suggested, and apply the one of `key`. */
+static bool apply_description(sim_scenario_t *scenario, const sim_key_t *key, const char *origin,
+                              base_diag_t *diag)
 {
     size_t n;
     sim_keys(&n);
@@ -291,7 +305,20 @@ static bool apply_preset(sim_scenario_t *scenario, const char *origin, base_diag
         if (scenario->state->entries[i].how == SIM_KEY_SUGGESTED)
             sim_key_reset(scenario, i);
     }
-    return scenario->preset == NULL || sim_preset_apply(scenario, scenario->preset, origin, diag);
+    const char *value = *(char *const *)field_of(scenario, key);
+    if (value == NULL)
+        return true;
+    bool ok;
+    if (key->offset == offsetof(sim_scenario_t, preset)) {
+        ok = sim_preset_apply(scenario, value, origin, diag);
+    } else {
+        char *path = path_beside(scenario, value, origin);
+        ok = sim_hf_config_apply(scenario, path, origin, diag);
+        free(path);
+    }
+    if (!ok)
+        scenario->state->entries[key - sim_keys(&n)].how = SIM_KEY_WRONG;
+    return ok;
 }
 
 bool sim_scenario_set(sim_scenario_t *scenario, const char *section, const char *key,
@@ -304,8 +331,9 @@ bool sim_scenario_set(sim_scenario_t *scenario, const char *section, const char 
         return true;
     if (!assign(scenario, found, value, SIM_KEY_GIVEN, origin, diag))
         return false;
-    return found->offset != offsetof(sim_scenario_t, preset) ||
-           apply_preset(scenario, origin, diag);
+    bool describes = found->offset == offsetof(sim_scenario_t, preset) ||
+                     found->offset == offsetof(sim_scenario_t, hf_config);
+    return !describes || apply_description(scenario, found, origin, diag);
 }
 
 bool sim_scenario_suggest(sim_scenario_t *scenario, const char *key, const char *value,
@@ -369,21 +397,23 @@ char *sim_scenario_text(const sim_scenario_t *scenario)
 {
     size_t n;
     const sim_key_t *keys = sim_keys(&n);
-    char *text = base_xstrdup("");
+    char *text;
+    size_t length;
     const char *section = "";
+    FILE *out = open_memstream(&text, &length);
     for (size_t i = 0; i < n; i++) {
         char *value = sim_key_format(&keys[i], const_field_of(scenario, &keys[i]));
         if (value == NULL)
             continue;
-        bool first = strcmp(section, keys[i].section) != 0;
+        if (strcmp(section, keys[i].section) != 0)
+            fprintf(out, "[%s]\n", keys[i].section);
         section = keys[i].section;
-        char *longer =
-            base_xasprintf("%s%s%s%s%s = %s\n", text, first ? "[" : "", first ? section : "",
-                           first ? "]\n" : "", keys[i].name, value);
+        /* What was read from there follows; the reader of this text need not have the file. */
+        bool comment = keys[i].offset == offsetof(sim_scenario_t, hf_config);
+        fprintf(out, "%s%s = %s\n", comment ? "; " : "", keys[i].name, value);
         free(value);
-        free(text);
-        text = longer;
     }
+    fclose(out);
     return text;
 }
 

@@ -80,7 +80,8 @@ typedef struct {
 
 typedef struct {
     /* [model] */
-    char *preset;                                      /* NULL = none */
+    char *preset;    /* NULL = none */
+    char *hf_config; /* path as written, NULL = none; read by sim_scenario_set() */
     uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
     uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
     uint64_t kv_channels;                              /* 0 = hidden_size / heads */

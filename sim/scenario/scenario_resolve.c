@@ -178,6 +178,22 @@ static bool make_grid(sim_scenario_t *s, sim_rule_context_t *c)
     return false;
 }
 
+/* The key to blame for a layer split that fails. */
+static const char *stages_culprit(const sim_scenario_t *s, topo_stages_config_t config)
+{
+    topo_stages_t stages;
+    if (config.layout != NULL)
+        return "pipeline_model_parallel_layout";
+    config.vpp = 0;
+    if (topo_stages_init(&stages, &config, NULL) == BASE_OK) {
+        topo_stages_fini(&stages);
+        return "virtual_pipeline_model_parallel_size";
+    }
+    return s->decoder_first_pipeline_num_layers != 0  ? "decoder_first_pipeline_num_layers"
+           : s->decoder_last_pipeline_num_layers != 0 ? "decoder_last_pipeline_num_layers"
+                                                      : "pipeline_model_parallel_size";
+}
+
 static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
 {
     static const char *const keys[] = { "num_layers",
@@ -203,8 +219,7 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
     if (!usable(s, keys))
         return false;
     if (topo_stages_init(&s->stages, &config, &err) != BASE_OK) {
-        sim_rule_broken(c, config.layout != NULL ? "pipeline_model_parallel_layout" : "num_layers",
-                        "%s", err.text);
+        sim_rule_broken(c, stages_culprit(s, config), "%s", err.text);
         return false;
     }
     if (config.layout != NULL && s->stages.vpp > 1)
