@@ -35,11 +35,13 @@ typedef struct {
     bool is_mapped;
 } block_t;
 
-enum { SET_CHUNK = 32, SET_PAD = 8 };
+enum { SET_CHUNK = 16 };
 
+/* Both arrays are twice as long as a chunk is ever filled, so that entries are moved by copying
+ * SET_CHUNK of them from any place, without a branch on how many there are. */
 typedef struct {
-    int32_t key[SET_CHUNK + SET_PAD]; /* ascending; entries from n on are INT32_MAX */
-    uint32_t block[SET_CHUNK];
+    int32_t key[2 * SET_CHUNK]; /* ascending; entries from n on are INT32_MAX */
+    uint32_t block[2 * SET_CHUNK];
     uint32_t n;
     uint32_t next_unused;
 } chunk_t;

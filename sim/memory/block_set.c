@@ -7,21 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int32_t lanes_t __attribute__((vector_size(16), aligned(4), may_alias));
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
-_Static_assert(SET_CHUNK % 8 == 0, "counts go in steps of 8");
+_Static_assert(SET_CHUNK == 16, "one 128-bit mask of bytes");
 
 /* How many of SET_CHUNK ascending keys are below `key`; without branches. */
+#ifdef __SSE2__
 static inline uint32_t count_below(const int32_t *keys, int32_t key)
 {
-    const lanes_t k = { key, key, key, key };
-    lanes_t n0 = { 0 }, n1 = { 0 };
-    for (int i = 0; i < SET_CHUNK; i += 8) {
-        n0 -= *(const lanes_t *)(keys + i) < k;
-        n1 -= *(const lanes_t *)(keys + i + 4) < k;
-    }
-    n0 += n1;
-    return (uint32_t)(n0[0] + n0[1] + n0[2] + n0[3]);
+    const __m128i k = _mm_set1_epi32(key), *v = (const __m128i *)keys;
+    __m128i low = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v), k),
+                                  _mm_cmplt_epi32(_mm_loadu_si128(v + 1), k));
+    __m128i high = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v + 2), k),
+                                   _mm_cmplt_epi32(_mm_loadu_si128(v + 3), k));
+    return (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)));
+}
+#else
+static inline uint32_t count_below(const int32_t *keys, int32_t key)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < SET_CHUNK; i++)
+        n += keys[i] < key;
+    return n;
+}
+#endif
+
+/* Copy SET_CHUNK words; the two places may overlap. */
+static inline void move_chunk(void *to, const void *from)
+{
+    typedef uint32_t lanes_t __attribute__((vector_size(16), aligned(4), may_alias));
+    lanes_t kept[SET_CHUNK / 4];
+    for (int i = 0; i < SET_CHUNK / 4; i++)
+        kept[i] = ((const lanes_t *)from)[i];
+    for (int i = 0; i < SET_CHUNK / 4; i++)
+        ((lanes_t *)to)[i] = kept[i];
 }
 
 /* How many index entries have a key below `key`: halve down to one window, then count. */
@@ -78,7 +99,7 @@ static uint32_t chunk_new(chunk_arena_t *chunks)
     }
     chunk_t *c = &chunks->at[id];
     c->n = 0;
-    for (int i = 0; i < SET_CHUNK + SET_PAD; i++)
+    for (int i = 0; i < 2 * SET_CHUNK; i++)
         c->key[i] = INT32_MAX;
     return id;
 }
@@ -168,9 +189,9 @@ void sim__set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
     }
     uint32_t id = set->chunk[entry];
     chunk_t *c = &a->chunks.at[id];
-    uint32_t slot = find_slot(a, c, key, addr), n_moved = c->n - slot;
-    memmove(&c->key[slot + 1], &c->key[slot], n_moved * sizeof(*c->key));
-    memmove(&c->block[slot + 1], &c->block[slot], n_moved * sizeof(*c->block));
+    uint32_t slot = find_slot(a, c, key, addr);
+    move_chunk(&c->key[slot + 1], &c->key[slot]);
+    move_chunk(&c->block[slot + 1], &c->block[slot]);
     c->key[slot] = key;
     c->block[slot] = block;
     c->n++;
@@ -203,11 +224,9 @@ static void tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
 
 static void erase_slot(chunk_t *c, uint32_t slot)
 {
-    uint32_t n_moved = c->n - 1 - slot;
-    memmove(&c->key[slot], &c->key[slot + 1], n_moved * sizeof(*c->key));
-    memmove(&c->block[slot], &c->block[slot + 1], n_moved * sizeof(*c->block));
+    move_chunk(&c->key[slot], &c->key[slot + 1]);
+    move_chunk(&c->block[slot], &c->block[slot + 1]);
     c->n--;
-    c->key[c->n] = INT32_MAX;
 }
 
 /* Looked at only when the count passes a power of two, so that sets that stay small do not pay. */
