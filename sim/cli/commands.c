@@ -10,6 +10,8 @@ static const sim_command_t commands[] = {
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import },
     { "diagnose", "[LOG]", "read a pasted out-of-memory message or log: what happened, what to change",
       sim_cmd_diagnose },
+    { "replay", "TRACE", "recorded allocator calls under other settings or another capacity",
+      sim_cmd_replay },
     { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys },
     { "models", "", "known models for model.preset", sim_cmd_models },
     { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus },
