@@ -1,73 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "sim/cli/cmd_import.h"
-
+#include "sim/base/infile.h"
+#include "sim/base/log.h"
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/cli/command.h"
+#include "sim/cli/options.h"
 #include "sim/scenario/import.h"
+#include "sim/scenario/scenario.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A training script or log head is far smaller. */
+/* A training script or the head of a log is far smaller. */
 enum { MAX_INPUT_BYTES = 16 << 20 };
 
-static const char usage[] =
-    "Usage: mbsim import [OPTION]... FILE\n"
-    "Read Megatron-LM arguments (a shell script, the dump that Megatron-LM prints, or the YAML of "
-    "its\n"
-    "functional tests) and write a scenario file. FILE may be -. Nothing is run.\n"
-    "\n"
-    "  --world-size N           number of GPUs, when the input does not say it\n"
-    "  --gpu NAME               device.gpu of the scenario\n"
-    "  --set SECTION.KEY=VALUE  decide a key, whatever the arguments say; may be repeated\n"
-    "  --lenient                what is not simulated becomes a comment instead of an error\n"
-    "  -v, --verbose            also list the arguments that do not move memory\n"
-    "  -q, --quiet              no warnings\n"
-    "      --help               this text\n";
-
 typedef struct {
-    bool lenient, verbose, quiet;
-    const char *gpu;
-    uint64_t world_size;
-} options_t;
+    sim_options_t common;
+    bool lenient;
+    const char *gpu, *world_size;
+} import_options_t;
 
-static char *read_input(const char *path, size_t *length_p, base_err_t *err)
-{
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (in == NULL) {
-        base_err_set(err, BASE_ERR_INVAL, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    char *text = base_xrealloc(NULL, MAX_INPUT_BYTES + 1, 1);
-    size_t n = fread(text, 1, MAX_INPUT_BYTES, in);
-    bool failed = ferror(in) != 0, longer = !failed && n == MAX_INPUT_BYTES && fgetc(in) != EOF;
-    int saved = errno;
-    if (in != stdin)
-        fclose(in);
-    if (failed || longer) {
-        if (failed)
-            base_err_set(err, BASE_ERR_INVAL, "%s: %s", path, strerror(saved));
-        else
-            base_err_set(err, BASE_ERR_INVAL, "%s: more than %d MiB: not a list of arguments", path,
-                         MAX_INPUT_BYTES >> 20);
-        free(text);
-        return NULL;
-    }
-    text[n] = '\0';
-    *length_p = n;
-    return text;
-}
+#define FIELD(name) offsetof(import_options_t, name)
+
+static const sim_option_t own[] = {
+    { "world-size", 0, "N", SIM_OPTION_TEXT, FIELD(world_size),
+      "number of GPUs, when the input does not say it" },
+    { "gpu", 0, "NAME", SIM_OPTION_TEXT, FIELD(gpu), "device.gpu of the scenario" },
+    { "lenient", 0, NULL, SIM_OPTION_FLAG, FIELD(lenient),
+      "what is not simulated becomes a comment, not an error" },
+};
+
+static const sim_usage_t usage = {
+    .command = "import",
+    .arguments = "FILE",
+    .about =
+        "Read Megatron-LM arguments (a shell script, the dump that Megatron-LM prints, or the\n"
+        "YAML of its functional tests) and write a scenario file to standard output. FILE may\n"
+        "be -. Nothing is run. With -v also the arguments that do not move memory are listed.",
+    .groups = SIM_OPTIONS_SET,
+    .own = own,
+    .n_own = sizeof(own) / sizeof(own[0]),
+    .min_operands = 1,
+    .max_operands = 1,
+};
 
 static bool add_override(sim_import_t *import, const char *text)
 {
     const char *dot = strchr(text, '.'), *equals = strchr(text, '=');
     if (dot == NULL || equals == NULL || dot > equals || dot == text || equals == dot + 1) {
-        fprintf(stderr, "mbsim import: --set %s: SECTION.KEY=VALUE was expected\n", text);
+        base_log(BASE_LOG_ERROR, "import: --set %s: SECTION.KEY=VALUE was expected", text);
         return false;
     }
     char *section = base_xasprintf("%.*s", (int)(dot - text), text);
@@ -78,113 +62,100 @@ static bool add_override(sim_import_t *import, const char *text)
     return true;
 }
 
-/* 0 go on, else the exit code + 1. */
-static int parse_options(int argc, char **argv, sim_import_t *import, options_t *options)
+static bool apply_options(sim_import_t *import, const import_options_t *options)
 {
-    enum { OPT_WORLD = 256, OPT_GPU, OPT_SET, OPT_LENIENT, OPT_HELP };
-    static const struct option longs[] = {
-        { "world-size", required_argument, NULL, OPT_WORLD },
-        { "gpu", required_argument, NULL, OPT_GPU },
-        { "set", required_argument, NULL, OPT_SET },
-        { "lenient", no_argument, NULL, OPT_LENIENT },
-        { "verbose", no_argument, NULL, 'v' },
-        { "quiet", no_argument, NULL, 'q' },
-        { "help", no_argument, NULL, OPT_HELP },
-        { NULL, 0, NULL, 0 },
-    };
-    int c;
-    optind = 0;
-    while ((c = getopt_long(argc, argv, "vq", longs, NULL)) != -1) {
-        if (c == OPT_WORLD &&
-            (!base_u64_parse(optarg, &options->world_size) || options->world_size == 0)) {
-            fprintf(stderr, "mbsim import: --world-size %s: a number of GPUs was expected\n",
-                    optarg);
-            return 3;
-        } else if (c == OPT_GPU) {
-            options->gpu = optarg;
-        } else if (c == OPT_SET) {
-            if (!add_override(import, optarg))
-                return 3;
-        } else if (c == OPT_LENIENT) {
-            options->lenient = true;
-        } else if (c == 'v') {
-            options->verbose = true;
-        } else if (c == 'q') {
-            options->quiet = true;
-        } else if (c == OPT_HELP) {
-            fputs(usage, stdout);
-            return 1;
-        } else if (c == '?') {
-            fputs("Try 'mbsim import --help'.\n", stderr);
-            return 3;
+    uint64_t world;
+    if (options->world_size != NULL) {
+        if (!base_u64_parse(options->world_size, &world) || world == 0) {
+            base_log(BASE_LOG_ERROR, "import: --world-size %s: a number of GPUs was expected",
+                     options->world_size);
+            return false;
         }
+        sim_import_set_world_size(import, world, "--world-size");
     }
-    if (optind + 1 == argc)
-        return 0;
-    fputs(optind >= argc ? "mbsim import: a FILE is missing\n" : "mbsim import: one FILE only\n",
-          stderr);
-    fputs("Try 'mbsim import --help'.\n", stderr);
-    return 3;
-}
-
-static void print_messages(const base_diag_t *diag, const char *kind)
-{
-    for (size_t i = 0; i < diag->n; i++)
-        fprintf(stderr, "mbsim import: %s%s\n", kind, diag->text[i]);
-    if (diag->n_dropped > 0)
-        fprintf(stderr, "mbsim import: %sand %zu more\n", kind, diag->n_dropped);
-}
-
-static int write_scenario(sim_import_t *import, const options_t *options, const char *path)
-{
-    if (options->world_size > 0)
-        sim_import_set_world_size(import, options->world_size, "--world-size");
     if (options->gpu != NULL)
         sim_import_override(import, "device", "gpu", options->gpu, "--gpu");
+    for (size_t i = 0; i < options->common.sets.n; i++)
+        if (!add_override(import, options->common.sets.text[i]))
+            return false;
+    return true;
+}
+
+static void log_messages(const base_diag_t *diag, base_log_level_t level)
+{
+    for (size_t i = 0; i < diag->n; i++)
+        base_log(level, "%s", diag->text[i]);
+    if (diag->n_dropped > 0)
+        base_log(level, "and %zu more", diag->n_dropped);
+}
+
+/* What the table of keys says about the values: they go the way that a scenario file goes. */
+static void check_keys(const sim_import_t *import, base_diag_t *diag)
+{
+    sim_scenario_t scenario;
+    sim_scenario_init(&scenario);
+    for (size_t i = 0; i < import->n_keys; i++) {
+        const sim_import_key_t *k = &import->keys[i];
+        sim_scenario_set(&scenario, k->section, k->key, k->value, k->origin, diag);
+    }
+    sim_scenario_fini(&scenario);
+}
+
+static int write_scenario(sim_import_t *import, const import_options_t *options, const char *name)
+{
+    base_log_level_t level = options->lenient ? BASE_LOG_WARN : BASE_LOG_ERROR;
+    base_diag_t keys;
+    base_diag_init(&keys);
     sim_import_resolve(import);
-    print_messages(&import->errors, "");
-    if (!options->quiet)
-        print_messages(&import->warnings, "warning: ");
-    if (options->verbose)
-        print_messages(&import->ignored, "ignored: ");
-    if (!options->lenient || !options->quiet)
-        print_messages(&import->unsupported, options->lenient ? "warning: " : "");
-    if (import->errors.n > 0)
+    if (import->errors.n == 0)
+        check_keys(import, &keys);
+    log_messages(&import->errors, BASE_LOG_ERROR);
+    log_messages(&import->unsupported, level);
+    log_messages(&keys, level);
+    log_messages(&import->warnings, BASE_LOG_WARN);
+    log_messages(&import->ignored, BASE_LOG_INFO);
+    bool refused = import->unsupported.n > 0 || keys.n > 0;
+    base_diag_fini(&keys);
+    if (refused && !options->lenient)
+        base_log(BASE_LOG_ERROR, "--lenient writes the scenario all the same");
+    if (import->errors.n > 0 || (refused && !options->lenient))
         return 2;
-    if (import->unsupported.n > 0 && !options->lenient) {
-        fputs("mbsim import: --lenient writes the scenario without them\n", stderr);
+    char *text = sim_import_write(import, name);
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+static int import_file(sim_import_t *import, const import_options_t *options)
+{
+    const char *path = options->common.operands[0];
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    char *text = NULL;
+    size_t length = 0;
+    base_err_t err;
+    if (!apply_options(import, options))
+        return 2;
+    if (base_infile_read(path, MAX_INPUT_BYTES, &text, &length, &err) != BASE_OK ||
+        sim_import_text(import, name, text, length, &err) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", err.text);
+        free(text);
         return 2;
     }
-    char *text = sim_import_write(import, path);
-    bool failed = fputs(text, stdout) == EOF || fflush(stdout) != 0;
+    int code = write_scenario(import, options, name);
     free(text);
-    if (failed)
-        fprintf(stderr, "mbsim import: standard output: %s\n", strerror(errno));
-    return failed ? 1 : 0;
+    return code;
 }
 
 int sim_cmd_import(int argc, char **argv)
 {
-    sim_import_t import;
-    options_t options = { 0 };
-    base_err_t err = { 0 };
-    sim_import_init(&import);
-    int code = parse_options(argc, argv, &import, &options);
-    if (code == 0) {
-        const char *path = argv[optind];
-        size_t length = 0;
-        char *text = read_input(path, &length, &err);
-        if (text == NULL || sim_import_text(&import, strcmp(path, "-") == 0 ? "stdin" : path, text,
-                                            length, &err) != BASE_OK) {
-            fprintf(stderr, "mbsim import: %s\n", err.text);
-            code = 2;
-        } else {
-            code = write_scenario(&import, &options, strcmp(path, "-") == 0 ? "stdin" : path);
-        }
-        free(text);
-    } else {
-        code--;
+    import_options_t options = { 0 };
+    int code = sim_options_parse(&usage, argc, argv, &options);
+    if (code == SIM_OPTIONS_GO_ON) {
+        sim_import_t import;
+        sim_import_init(&import);
+        code = import_file(&import, &options);
+        sim_import_fini(&import);
     }
-    sim_import_fini(&import);
+    sim_options_fini(&options.common);
     return code;
 }

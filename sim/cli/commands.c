@@ -3,15 +3,16 @@
 
 #include "sim/cli/command.h"
 
-#include "sim/cli/cmd_import.h"
-
 static const sim_command_t commands[] = {
     { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import },
-    { "diagnose", "[LOG]", "read a pasted out-of-memory message or log: what happened, what to change",
+    { "diagnose", "[LOG]",
+      "read a pasted out-of-memory message or log: what happened, what to change",
       sim_cmd_diagnose },
     { "replay", "TRACE", "recorded allocator calls under other settings or another capacity",
       sim_cmd_replay },
+    { "validate", "CORPUS.jsonl...", "measured runs beside estimators and simulation",
+      sim_cmd_validate },
     { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys },
     { "models", "", "known models for model.preset", sim_cmd_models },
     { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus },

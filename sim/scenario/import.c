@@ -16,6 +16,7 @@ void sim_import_init(sim_import_t *import)
     memset(import, 0, sizeof(*import));
     base_diag_init(&import->errors);
     base_diag_init(&import->unsupported);
+    base_diag_init(&import->unsupported_names);
     base_diag_init(&import->warnings);
     base_diag_init(&import->ignored);
 }
@@ -48,6 +49,7 @@ void sim_import_fini(sim_import_t *import)
     free(import->world_size_origin);
     base_diag_fini(&import->errors);
     base_diag_fini(&import->unsupported);
+    base_diag_fini(&import->unsupported_names);
     base_diag_fini(&import->warnings);
     base_diag_fini(&import->ignored);
 }

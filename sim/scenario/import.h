@@ -41,6 +41,7 @@ typedef struct {
     size_t n_overrides, n_keys;
     base_diag_t errors;      /* wrong values, unknown arguments, missing ones */
     base_diag_t unsupported; /* arguments that move memory and are not simulated */
+    base_diag_t unsupported_names; /* "--fp8-format": the same arguments by name alone */
     base_diag_t warnings;
     base_diag_t ignored; /* arguments that do not move memory, for -v */
 } sim_import_t;

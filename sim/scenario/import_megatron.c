@@ -111,6 +111,14 @@ static void emit_plain_keys(sim_import_t *import)
     }
 }
 
+static void refuse(sim_import_t *import, const sim_import_arg_t *a)
+{
+    const char *shown = a->arg.arity == SIM_ARITY_FLAG ? "" : a->value;
+    base_diag_add(&import->unsupported, "%s: --%s%s%s: moves memory and is not simulated",
+                  a->origin, a->arg.name, *shown != '\0' ? " " : "", shown);
+    base_diag_add(&import->unsupported_names, "--%s", a->arg.name);
+}
+
 /* Not said again when an error has already told why the argument is not there. */
 static void require(sim_import_t *import, const char *name)
 {
@@ -221,8 +229,7 @@ static void resolve_position(sim_import_t *import)
         type = "rope";
     if (strcmp(type, "rope") != 0 && strcmp(type, "learned_absolute") != 0 &&
         strcmp(type, "none") != 0) {
-        base_diag_add(&import->unsupported,
-                      "--position-embedding-type %s: moves memory and is not simulated", type);
+        refuse(import, find(import, "position-embedding-type"));
         return;
     }
     emit(import, "model", "position_embedding_type", type, from, NULL);
@@ -393,8 +400,7 @@ static void resolve_attention(sim_import_t *import)
     if (impl == NULL)
         impl = "transformer_engine";
     if (strcmp(impl, "local") != 0 && strcmp(impl, "transformer_engine") != 0) {
-        base_diag_add(&import->unsupported,
-                      "--transformer-impl %s: moves memory and is not simulated", impl);
+        refuse(import, find(import, "transformer-impl"));
         return;
     }
     emit(import, "train", "transformer_impl", impl,
@@ -483,8 +489,7 @@ static void resolve_optimizer(sim_import_t *import)
     if (optimizer == NULL || strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "sgd") == 0)
         emit_or_default(import, "optimizer", "optimizer", "optimizer", "adam");
     else
-        base_diag_add(&import->unsupported, "%s: --optimizer %s: moves memory and is not simulated",
-                      find(import, "optimizer")->origin, optimizer);
+        refuse(import, find(import, "optimizer"));
     if (given(import, "decoupled-lr"))
         emit_bool(import, "optimizer", "decoupled_lr", true, "decoupled-lr", NULL);
 }
@@ -515,23 +520,19 @@ static bool in_effect(const sim_import_t *import, const sim_import_arg_t *a)
 
 static void judge(sim_import_t *import, const sim_import_arg_t *a, bool fp32_grads)
 {
-    const char *shown = a->arg.arity == SIM_ARITY_FLAG ? "" : a->value;
-    const char *gap = *shown != '\0' ? " " : "";
     if (a->arg.class_ == SIM_ARG_UNSUPPORTED && in_effect(import, a)) {
         if (fp32_grads && strcmp(a->arg.name, "ddp-reduce-scatter-with-fp32-accumulation") == 0)
             base_diag_add(&import->ignored, "%s: --%s: no effect with gradients in fp32", a->origin,
                           a->arg.name);
         else
-            base_diag_add(&import->unsupported, "%s: --%s%s%s: moves memory and is not simulated",
-                          a->origin, a->arg.name, gap, shown);
+            refuse(import, a);
     } else if (a->arg.class_ == SIM_ARG_DETAIL) {
         const sim_import_arg_t *parent = find(import, a->arg.parent);
         if (!in_effect(import, parent))
             base_diag_add(&import->ignored, "%s: --%s: no effect without --%s", a->origin,
                           a->arg.name, a->arg.parent);
         else if (parent->arg.class_ == SIM_ARG_KEY)
-            base_diag_add(&import->unsupported, "%s: --%s%s%s: moves memory and is not simulated",
-                          a->origin, a->arg.name, gap, shown);
+            refuse(import, a);
     } else if (a->arg.class_ == SIM_ARG_NO_EFFECT) {
         base_diag_add(&import->ignored, "%s: --%s: does not move memory", a->origin, a->arg.name);
     }

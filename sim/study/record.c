@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/study/record.h"
+
+#include "sim/base/xmem.h"
+#include "topology/gpu.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const json_t *at(const json_t *record, const char *path)
+{
+    char name[128];
+    while (record != NULL && *path != '\0') {
+        size_t n = strcspn(path, ".");
+        snprintf(name, sizeof(name), "%.*s", (int)n, path);
+        record = json_object_get(record, name);
+        path += n + (path[n] == '.');
+    }
+    return record;
+}
+
+static char *text_of(const json_t *value)
+{
+    if (value == NULL || json_is_null(value))
+        return base_xstrdup("");
+    if (json_is_string(value))
+        return base_xstrdup(json_string_value(value));
+    if (json_is_integer(value))
+        return base_xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    if (json_is_real(value))
+        return base_xasprintf("%.15g", json_real_value(value));
+    if (json_is_boolean(value))
+        return base_xstrdup(json_is_true(value) ? "true" : "false");
+    if (!json_is_array(value))
+        return base_xstrdup("");
+    char *list = base_xstrdup("");
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        char *item = text_of(json_array_get(value, i));
+        char *longer = base_xasprintf("%s%s%s", list, i > 0 ? " " : "", item);
+        free(list);
+        free(item);
+        list = longer;
+    }
+    return list;
+}
+
+char *sim_record_text(const json_t *record, const char *path)
+{
+    return text_of(at(record, path));
+}
+
+static bool text_has(const json_t *record, const char *path, const char *part)
+{
+    char *text = sim_record_text(record, path);
+    bool has = strcasestr(text, part) != NULL;
+    free(text);
+    return has;
+}
+
+sim_measured_on_t sim_record_measured_on(const json_t *record, uint64_t world_size,
+                                         uint32_t *rank_p)
+{
+    const json_t *rank = at(record, "rank");
+    const char *on = json_string_value(at(record, "measured_on"));
+    *rank_p = 0;
+    if (on != NULL && strcmp(on, "last") == 0) {
+        *rank_p = (uint32_t)(world_size - 1);
+        return SIM_MEASURED_ON_RANK;
+    }
+    if (json_is_integer(rank)) {
+        *rank_p = (uint32_t)json_integer_value(rank);
+        return SIM_MEASURED_ON_RANK;
+    }
+    return on != NULL && strcmp(on, "mean") == 0 ? SIM_MEASURED_ON_MEAN : SIM_MEASURED_ON_MAX;
+}
+
+static void put(sim_import_t *import, const char *section, const char *key, const char *value,
+                const char *path)
+{
+    char *origin = base_xasprintf("record: %s", path);
+    sim_import_put_key(import, section, key, value, origin);
+    free(origin);
+}
+
+/* The GPU as written, or what is known without its last words: "A100-64GB (custom)" is an A100. */
+static bool put_gpu(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "gpu"), *cut = base_xstrdup(text);
+    size_t n = strlen(cut);
+    bool found = *text == '\0' || topo_gpu_find(cut) != NULL;
+    if (*text == '\0')
+        base_diag_add(&import->warnings,
+                      "the record does not name the GPU; the default is simulated");
+    while (!found && n > 0) {
+        while (n > 0 && strchr(" -/(", cut[n - 1]) == NULL)
+            n--;
+        while (n > 0 && strchr(" -/(", cut[n - 1]) != NULL)
+            n--;
+        cut[n] = '\0';
+        found = n > 0 && topo_gpu_find(cut) != NULL;
+        if (found)
+            base_diag_add(&import->warnings, "GPU %s: simulated as %s", text,
+                          topo_gpu_find(cut)->name);
+    }
+    if (*text != '\0' && found)
+        put(import, "device", "gpu", topo_gpu_find(cut)->name, "gpu");
+    free(text);
+    free(cut);
+    return found;
+}
+
+/* "expandable_segments:True (recipe)" -> the settings before the blank; "default (unset)" -> none.
+ */
+static void put_allocator(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "allocator");
+    text[strcspn(text, " (")] = '\0';
+    if (strchr(text, ':') != NULL && sim_import_env(import, "PYTORCH_CUDA_ALLOC_CONF") == NULL)
+        put(import, "allocator", "conf", text, "allocator");
+    free(text);
+}
+
+static void import_arguments(const json_t *record, sim_import_t *import)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)at(record, "args"), name, value)
+    {
+        char *text = text_of(value);
+        sim_import_add(import, name, text, "record: args");
+        free(text);
+    }
+    json_object_foreach((json_t *)at(record, "env"), name, value)
+    {
+        char *text = text_of(value);
+        sim_import_set_env(import, name, text);
+        free(text);
+    }
+    static const char *const splits[][2] = {
+        { "parallel.account_for_embedding_in_pipeline_split",
+          "account-for-embedding-in-pipeline-split" },
+        { "parallel.account_for_loss_in_pipeline_split", "account-for-loss-in-pipeline-split" },
+    };
+    for (size_t i = 0; i < 2; i++) /* the lists of arguments leave these out */
+        if (json_is_true(at(record, splits[i][0])))
+            sim_import_add(import, splits[i][1], "true", "record: parallel");
+    char *vocab = sim_record_text(record, "model.vocab");
+    char *padded = sim_record_text(record, "model.padded_vocab");
+    if (*vocab != '\0')
+        sim_import_override(import, "model", "vocab_size", vocab, "record: model.vocab");
+    if (*padded != '\0')
+        sim_import_override(import, "model", "padded_vocab_size", padded,
+                            "record: model.padded_vocab");
+    free(vocab);
+    free(padded);
+    sim_import_resolve(import);
+}
+
+/* Normalised fields whose value is that of the key. */
+static const struct {
+    const char *path, *section, *key;
+} plain[] = {
+    { "model.layers", "model", "num_layers" },
+    { "model.hidden", "model", "hidden_size" },
+    { "model.ffn", "model", "ffn_hidden_size" },
+    { "model.heads", "model", "num_attention_heads" },
+    { "model.kv_heads", "model", "num_query_groups" },
+    { "model.head_dim", "model", "kv_channels" },
+    { "model.padded_vocab", "model", "padded_vocab_size" },
+    { "model.max_pos", "model", "max_position_embeddings" },
+    { "model.norm", "model", "normalization" },
+    { "model.bias_linear", "model", "add_bias_linear" },
+    { "model.add_qkv_bias", "model", "add_qkv_bias" },
+    { "model.qk_layernorm", "model", "qk_layernorm" },
+    { "model.experts", "model", "num_experts" },
+    { "model.mla.kv_lora_rank", "model", "kv_lora_rank" },
+    { "model.mtp_layers", "model", "mtp_num_layers" },
+    { "parallel.world", "parallel", "world_size" },
+    { "parallel.tp", "parallel", "tensor_model_parallel_size" },
+    { "parallel.pp", "parallel", "pipeline_model_parallel_size" },
+    { "parallel.vpp", "parallel", "virtual_pipeline_model_parallel_size" },
+    { "parallel.cp", "parallel", "context_parallel_size" },
+    { "parallel.ep", "parallel", "expert_model_parallel_size" },
+    { "parallel.etp", "parallel", "expert_tensor_parallel_size" },
+    { "parallel.account_for_embedding_in_pipeline_split", "parallel",
+      "account_for_embedding_in_pipeline_split" },
+    { "parallel.account_for_loss_in_pipeline_split", "parallel",
+      "account_for_loss_in_pipeline_split" },
+    { "parallel.decoder_first_pipeline_num_layers", "parallel",
+      "decoder_first_pipeline_num_layers" },
+    { "parallel.decoder_last_pipeline_num_layers", "parallel", "decoder_last_pipeline_num_layers" },
+    { "parallel.pipeline_model_parallel_layout", "parallel", "pipeline_model_parallel_layout" },
+    { "train.mbs", "train", "micro_batch_size" },
+    { "train.gbs", "train", "global_batch_size" },
+    { "train.seq", "train", "seq_length" },
+    { "train.dist_opt", "optimizer", "use_distributed_optimizer" },
+    { "train.overlap_grad_reduce", "optimizer", "overlap_grad_reduce" },
+    { "train.overlap_param_gather", "optimizer", "overlap_param_gather" },
+    { "train.bucket_size", "optimizer", "ddp_bucket_size" },
+    { "train.log_params_norm", "optimizer", "log_params_norm" },
+    { "train.log_num_zeros_in_grad", "optimizer", "log_num_zeros_in_grad" },
+    { "train.tp_comm_overlap", "parallel", "tp_comm_overlap" },
+    { "train.defer_embedding_wgrad", "parallel", "defer_embedding_wgrad_compute" },
+    { "train.gradient_accumulation_fusion", "train", "gradient_accumulation_fusion" },
+    { "train.bias_dropout_fusion", "train", "bias_dropout_fusion" },
+    { "train.transformer_impl", "train", "transformer_impl" },
+    { "train.dropout.attention", "model", "attention_dropout" },
+    { "train.dropout.hidden", "model", "hidden_dropout" },
+    { "train.cuda_graph.impl", "train", "cuda_graph_impl" },
+    { "train.peft", "train", "peft" },
+    { "train.optimizer_cpu_offload", "optimizer", "optimizer_cpu_offload" },
+};
+
+static void put_vocab(const json_t *record, sim_import_t *import)
+{
+    const json_t *vocab = at(record, "model.vocab");
+    if (!json_is_integer(vocab))
+        return;
+    /* Megatron-LM's NullTokenizer before 2026-04 has one token more than --vocab-size. */
+    json_int_t extra = text_has(record, "model.vocab_note", "vocab_size+1") ? 1 : 0;
+    char *text = base_xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(vocab) + extra);
+    put(import, "model", "vocab_size", text, "model.vocab");
+    free(text);
+}
+
+static void put_positions(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "model.pos_emb");
+    const char *percent = strchr(text, '%');
+    if (strncmp(text, "rope", 4) == 0 && percent != NULL) {
+        char *part = base_xasprintf("%.4g", strtod(text + 4, NULL) / 100);
+        put(import, "model", "rotary_percent", part, "model.pos_emb");
+        free(part);
+    }
+    if (strncmp(text, "rope", 4) == 0)
+        put(import, "model", "position_embedding_type", "rope", "model.pos_emb");
+    else if (*text != '\0')
+        put(import, "model", "position_embedding_type", text, "model.pos_emb");
+    else if (text_has(record, "model.norm", "RMSNorm"))
+        put(import, "model", "position_embedding_type", "rope",
+            "model.norm: as models with RMSNorm do");
+    free(text);
+}
+
+static void put_precision(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "train.precision");
+    char *grads = sim_record_text(record, "train.grad_dtype");
+    const char *sixteen = strncmp(text, "fp16", 4) == 0 ? "fp16" : "bf16";
+    put(import, "precision", sixteen, "true", "train.precision");
+    if (strcasestr(text, "fp8") != NULL || strcasestr(text, "float8") != NULL)
+        put(import, "precision", "fp8", "hybrid", "train.precision");
+    if (*grads != '\0')
+        put(import, "precision", "accumulate_allreduce_grads_in_fp32",
+            strncmp(grads, "fp32", 4) == 0 ? "true" : "false", "train.grad_dtype");
+    free(text);
+    free(grads);
+}
+
+static void put_recompute(const json_t *record, sim_import_t *import)
+{
+    static const char *const fields[][2] = {
+        { "train.recompute.granularity", "recompute_granularity" },
+        { "train.recompute.method", "recompute_method" },
+        { "train.recompute.num_layers", "recompute_num_layers" },
+        { "train.recompute.modules", "recompute_modules" },
+    };
+    const json_t *value = at(record, "train.recompute");
+    if (json_is_string(value)) {
+        const char *text = json_string_value(value);
+        if (strcasestr(text, "selective") != NULL && strncmp(text, "none", 4) != 0)
+            put(import, "recompute", "recompute_granularity", "selective", "train.recompute");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        char *text = sim_record_text(record, fields[i][0]);
+        if (*text != '\0')
+            put(import, "recompute", fields[i][1], text, fields[i][0]);
+        free(text);
+    }
+}
+
+static void put_attention(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "train.attention_backend");
+    const char *value = NULL;
+    if (text_has(record, "train.transformer_impl", "local"))
+        value = "local";
+    else if (strncmp(text, "unfused", 7) == 0)
+        value = "unfused";
+    else if (strncmp(text, "flash", 5) == 0)
+        value = "flash";
+    else if (strncmp(text, "fused", 5) == 0)
+        value = "fused";
+    if (value != NULL) /* --use-flash-attn leaves the choice to Transformer Engine */
+        put(import, "train", "attention_backend", value, "train.attention_backend");
+    free(text);
+}
+
+static void put_cross_entropy(const json_t *record, sim_import_t *import)
+{
+    const char *path = "train.cross_entropy_fusion";
+    bool te = text_has(record, path, "te") && !text_has(record, path, "native");
+    if (!te && !text_has(record, path, "native"))
+        return;
+    put(import, "train", "cross_entropy_loss_fusion", "true", path);
+    put(import, "train", "cross_entropy_fusion_impl", te ? "te" : "native", path);
+}
+
+static void put_optimizer(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "train.optimizer");
+    size_t n = strcspn(text, " (");
+    if (strncasecmp(text, "adam", 4) != 0 || strstr(text, "8bit") != NULL)
+        put(import, "optimizer", "optimizer", text, "train.optimizer");
+    else if (n > 0)
+        put(import, "optimizer", "optimizer", "adam", "train.optimizer");
+    if (strstr(text, "precision-aware") != NULL)
+        put(import, "optimizer", "use_precision_aware_optimizer", "true", "train.optimizer");
+    free(text);
+}
+
+/* Megatron-Bridge's providers of known models set dropout to 0; Megatron-LM's own default is 0.1.
+ */
+static void put_defaults(const json_t *record, sim_import_t *import)
+{
+    bool bridge = text_has(record, "source", "Bridge");
+    const char *dropout = bridge ? "0" : "0.1";
+    const char *origin = bridge ? "Megatron-Bridge's default" : "Megatron-LM's default";
+    sim_import_put_key(import, "model", "attention_dropout", dropout, origin);
+    sim_import_put_key(import, "model", "hidden_dropout", dropout, origin);
+    if (bridge) {
+        sim_import_put_key(import, "train", "cross_entropy_loss_fusion", "true", origin);
+        sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "te", origin);
+    } else {
+        sim_import_put_key(import, "train", "create_attention_mask_in_dataloader", "true", origin);
+    }
+}
+
+static void import_fields(const json_t *record, sim_import_t *import)
+{
+    put_defaults(record, import);
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+        char *text = sim_record_text(record, plain[i].path);
+        if (*text != '\0')
+            put(import, plain[i].section, plain[i].key, text, plain[i].path);
+        free(text);
+    }
+    put_vocab(record, import);
+    put_positions(record, import);
+    char *activation = sim_record_text(record, "model.activation");
+    put(import, "model", "activation_func", activation, "model.activation");
+    free(activation);
+    const json_t *tied = at(record, "model.tied_embeddings");
+    if (json_is_boolean(tied))
+        put(import, "model", "untie_embeddings_and_output_weights",
+            json_is_true(tied) ? "false" : "true", "model.tied_embeddings");
+    const json_t *sp = at(record, "train.sp");
+    bool on =
+        json_is_true(sp) || (json_is_string(sp) && strncmp(json_string_value(sp), "set", 3) == 0);
+    put(import, "parallel", "sequence_parallel", on ? "true" : "false", "train.sp");
+    put_precision(record, import);
+    put_recompute(record, import);
+    put_attention(record, import);
+    put_cross_entropy(record, import);
+    put_optimizer(record, import);
+    if (json_is_string(at(record, "train.fsdp")))
+        put(import, "optimizer", "use_megatron_fsdp", "true", "train.fsdp");
+}
+
+/* Programs that allocate in another way than Megatron-LM and Megatron-Bridge. */
+static const char *other_program(const json_t *record)
+{
+    static const char *const programs[] = { "torchtitan", "torchtune", "Automodel" };
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+        if (text_has(record, "source", programs[i]))
+            return programs[i];
+    return NULL;
+}
+
+static char *join_names(const base_diag_t *names)
+{
+    char *list = base_xstrdup("not simulated:");
+    for (size_t i = 0; i < names->n; i++) {
+        char *longer = base_xasprintf("%s %s", list, names->text[i]);
+        free(list);
+        list = longer;
+    }
+    return list;
+}
+
+static char *find_reason(const json_t *record, const sim_import_t *import)
+{
+    char *type = sim_record_text(record, "model.type"), *reason = NULL;
+    if (strncmp(type, "gpt", 3) != 0)
+        reason =
+            base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
+    else if (other_program(record) != NULL)
+        reason = base_xasprintf("run with %s, which is not simulated", other_program(record));
+    else if (!json_is_object(at(record, "args")) && text_has(record, "source", "ms-swift"))
+        reason = base_xstrdup("figures are rounded and the training data is packed at random");
+    else if (import->unsupported_names.n > 0)
+        reason = join_names(&import->unsupported_names);
+    else if (import->errors.n > 0)
+        reason = base_xstrdup(import->errors.text[0]);
+    free(type);
+    return reason;
+}
+
+/* Megatron-LM names its test cases by nodes and GPUs of a node: "..._1N8G/...". */
+static uint64_t world_size_of_name(const char *id)
+{
+    for (const char *s = id; (s = strchr(s, '_')) != NULL;) {
+        unsigned nodes, gpus;
+        int used = 0;
+        s++;
+        if (sscanf(s, "%4uN%4uG%n", &nodes, &gpus, &used) == 2 && used > 0 &&
+            !isalnum((unsigned char)s[used]))
+            return (uint64_t)nodes * gpus;
+    }
+    return 0;
+}
+
+static void set_world_size(const json_t *record, sim_import_t *import)
+{
+    char *world = sim_record_text(record, "world_size"), *id = sim_record_text(record, "id");
+    uint64_t n = strtoull(world, NULL, 10);
+    if (n == 0) {
+        n = world_size_of_name(id);
+        if (n > 0)
+            base_diag_add(&import->warnings, "number of GPUs taken from the record's name");
+    }
+    if (n > 0)
+        sim_import_set_world_size(import, n, "record: world_size");
+    free(world);
+    free(id);
+}
+
+void sim_record_import(const json_t *record, sim_import_t *import, char **reason_p)
+{
+    sim_import_init(import);
+    set_world_size(record, import);
+    if (json_is_object(at(record, "args")))
+        import_arguments(record, import);
+    else
+        import_fields(record, import);
+    bool known_gpu = put_gpu(record, import);
+    put_allocator(record, import);
+    *reason_p = find_reason(record, import);
+    if (*reason_p == NULL && import->world_size == 0)
+        *reason_p = base_xstrdup("the number of GPUs is not stated");
+    if (*reason_p == NULL && !known_gpu) {
+        char *gpu = sim_record_text(record, "gpu");
+        *reason_p = base_xasprintf("GPU %s is not known", gpu);
+        free(gpu);
+    }
+}
+
+bool sim_record_scenario(const sim_import_t *import, sim_scenario_t *scenario_p, char **reason_p)
+{
+    base_diag_t diag;
+    base_diag_init(&diag);
+    sim_scenario_init(scenario_p);
+    for (size_t i = 0; i < import->n_keys; i++) {
+        const sim_import_key_t *k = &import->keys[i];
+        sim_scenario_set(scenario_p, k->section, k->key, k->value, "record", &diag);
+    }
+    if (diag.n == 0)
+        sim_scenario_resolve(scenario_p, &diag);
+    bool ok = diag.n == 0;
+    if (!ok) {
+        const char *text = diag.text[0];
+        *reason_p = base_xstrdup(strncmp(text, "record: ", 8) == 0 ? text + 8 : text);
+    }
+    base_diag_fini(&diag);
+    return ok;
+}
