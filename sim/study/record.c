@@ -92,6 +92,9 @@ static bool put_gpu(const json_t *record, sim_import_t *import)
 {
     char *text = sim_record_text(record, "gpu"), *cut = base_xstrdup(text);
     size_t n = strlen(cut);
+    for (size_t i = 0; i < n; i++)
+        if (cut[i] == ' ')
+            cut[i] = '-';
     bool found = *text == '\0' || topo_gpu_find(cut) != NULL;
     if (*text == '\0')
         base_diag_add(&import->warnings,
