@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fuzz.sh BUILD SECONDS FUZZER...: run each fuzzer for its share of SECONDS, from the seeds in
-# tests/data/fuzz/<name>/ where there are any. An input that fails stays in BUILD as fuzz_<name>-*.
+# fuzz.sh BUILD SECONDS FUZZER...: run each fuzzer for its share of SECONDS, from the files that the
+# tests have of that kind. An input that fails stays in BUILD as fuzz_NAME-*.
 set -u
 build=$1 seconds=$2
 shift 2
@@ -9,19 +9,30 @@ shift 2
 share=$((seconds / $#))
 [ "$share" -ge 1 ] || share=1
 cd "$build" || exit 1
+
+seeds_of() {
+  case $1 in
+  diagnose) echo tests/data/diagnose ;;
+  import) echo tests/data/import ;;
+  replay) echo tests/data/allocator/traces ;;
+  scenario) echo scenarios ;;
+  snapshot) echo tests/data/snapshots ;;
+  esac
+}
+
 failed=0
 for fuzzer in "$@"; do
   name=${fuzzer##*/fuzz_}
   mkdir -p "corpus/$name"
   set -- "corpus/$name"
-  [ ! -d "tests/data/fuzz/$name" ] || set -- "$@" "tests/data/fuzz/$name"
-  echo "$fuzzer: $share s"
-  if ! "./$fuzzer" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -verbosity=0 -close_fd_mask=1 -artifact_prefix="fuzz_$name-" "$@" >"fuzz_$name.out" 2>&1; then
-    echo "$fuzzer: FAILED"
+  seeds=$(seeds_of "$name")
+  [ ! -d "$seeds" ] || set -- "$@" "$seeds"
+  if ! "./$fuzzer" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+    -print_final_stats=1 -artifact_prefix="fuzz_$name-" "$@" >"fuzz_$name.out" 2>&1; then
     tail -n 60 "fuzz_$name.out"
+    echo "$fuzzer: FAILED"
     failed=1
   fi
-  grep 'number_of_executed_units' "fuzz_$name.out"
+  echo "$fuzzer: $share s, $(sed -n 's/^stat::number_of_executed_units: *//p' "fuzz_$name.out") inputs"
 done
 exit "$failed"

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * libFuzzer target: any text read as Megatron-LM arguments gives keys or messages. */
+#include "config.h"
+
+#include "sim/scenario/import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    if (text == NULL)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    sim_import_t import;
+    base_err_t err = { 0 };
+    sim_import_init(&import);
+    if (sim_import_text(&import, "fuzz", text, size, &err) == BASE_OK) {
+        sim_import_resolve(&import);
+        free(sim_import_write(&import, "fuzz"));
+    } else if (err.text[0] == '\0') {
+        abort();
+    }
+    sim_import_fini(&import);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * libFuzzer target: any text read as a trace of allocator calls, settings included, and played on a
+ * device that is soon full. */
+#include "config.h"
+
+#include "sim/study/replay.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_sums(void *arg, const sim_block_info_t *info)
+{
+    uint64_t *allocated_bytes = arg;
+    if (info->is_allocated)
+        *allocated_bytes += info->bytes;
+}
+
+static void play(const sim_trace_t *trace)
+{
+    const sim_device_config_t config = { .total_bytes = UINT64_C(1) << 30,
+                                         .usable_bytes = UINT64_C(900) << 20,
+                                         .addresses = SIM_ADDRESSES_DEFAULT };
+    sim_device_t *device = sim_device_create_synthetic(&config);
+    sim_replay_t replay;
+    base_err_t err = { 0 };
+    if (sim_replay_open(&replay, trace, device, NULL, &err) != BASE_OK)
+        abort();
+    for (size_t i = 0; i < trace->n_calls; i++) {
+        base_status_t status = sim_replay_step(&replay, &trace->calls[i], &err);
+        if (status != BASE_OK && status != BASE_ERR_DEVICE_OOM)
+            break;
+    }
+    uint64_t allocated_bytes = 0, reserved_bytes = sim_alloc_reserved_bytes(replay.alloc);
+    sim_alloc_foreach(replay.alloc, check_sums, &allocated_bytes);
+    if (allocated_bytes != sim_alloc_allocated_bytes(replay.alloc) ||
+        allocated_bytes > reserved_bytes || reserved_bytes > sim_device_used_bytes(device) ||
+        sim_device_used_bytes(device) > config.usable_bytes)
+        abort();
+    sim_replay_close(&replay);
+    if (sim_device_used_bytes(device) != 0)
+        abort();
+    sim_device_destroy(device);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    base_diag_t diag;
+    sim_trace_t *trace = NULL;
+    base_diag_init(&diag);
+    if (sim_trace_parse("fuzz", (const char *)data, size, &trace, &diag) == BASE_OK) {
+        play(trace);
+        sim_trace_destroy(trace);
+    } else if (diag.n == 0) {
+        abort();
+    }
+    base_diag_fini(&diag);
+    return 0;
+}
