@@ -345,6 +345,23 @@ static void defaults_that_depend_on_others(void)
     finish();
 }
 
+static void deterministic_mode_sets_the_workspace(void)
+{
+    start();
+    CU_ASSERT_TRUE(read_tiny("deterministic_mode = true\nuse_distributed_optimizer = true\n"
+                             "use_precision_aware_optimizer = true\nmain_grads_dtype = bf16\n"));
+    CU_ASSERT_TRUE(sim_scenario_resolve(&s, &diag));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s.cublas_workspace_config);
+    CU_ASSERT_STRING_EQUAL(s.cublas_workspace_config, ":4096:8");
+    CU_ASSERT_FALSE(s.accumulate_allreduce_grads_in_fp32);
+    CU_ASSERT_TRUE(s.add_qkv_bias);
+    CU_ASSERT_FALSE(s.apply_rope_fusion);
+    CU_ASSERT_TRUE(sim_scenario_set_text(&s, "deterministic_mode=false", "--set", &diag));
+    CU_ASSERT_TRUE(sim_scenario_resolve(&s, &diag));
+    CU_ASSERT_PTR_NULL(s.cublas_workspace_config);
+    finish();
+}
+
 static void a_sweep_is_kept_in_order(void)
 {
     start();
@@ -517,6 +534,7 @@ static CU_TestInfo tests[] = {
     { "--set wins over the file", set_wins_over_the_file },
     { "resolving again starts from what was given", resolving_again_starts_from_what_was_given },
     { "defaults that depend on others", defaults_that_depend_on_others },
+    { "deterministic mode sets the workspace", deterministic_mode_sets_the_workspace },
     { "a sweep is kept in order", a_sweep_is_kept_in_order },
     { "files that are no scenario give one message", files_that_are_no_scenario_give_one_message },
     { "long lines are refused and never cut", long_lines_are_refused_and_never_cut },

@@ -122,7 +122,7 @@ static void attention_fits_the_layers(sim_rule_context_t *c)
                         "transformer_impl = local has one attention: use auto or local");
 }
 
-static void no_dropout_when_deterministic_ce(sim_rule_context_t *c)
+static void deterministic_kernels_only(sim_rule_context_t *c)
 {
     if (c->s->deterministic_mode && c->s->cross_entropy_loss_fusion)
         sim_rule_broken(c, "cross_entropy_loss_fusion", "not with deterministic_mode");
@@ -279,6 +279,12 @@ static void one_precision(sim_rule_context_t *c)
 {
     if (c->s->bf16 && c->s->fp16)
         sim_rule_broken(c, "fp16", "not together with bf16 = true");
+}
+
+static void wide_residual_needs_narrow_layers(sim_rule_context_t *c)
+{
+    if (c->s->fp32_residual_connection && !c->s->bf16 && !c->s->fp16)
+        sim_rule_broken(c, "fp32_residual_connection", "needs bf16 or fp16");
 }
 
 /* [recompute] */
@@ -439,7 +445,7 @@ static const sim_rule_t rules[] = {
     { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
-    { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", no_dropout_when_deterministic_ce },
+    { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", deterministic_kernels_only },
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
     { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
@@ -453,6 +459,7 @@ static const sim_rule_t rules[] = {
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
+    { "fp32_residual_connection bf16 fp16", "fp32_residual_connection needs bf16 or fp16", wide_residual_needs_narrow_layers },
     { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
     { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },
     { "distribute_saved_activations sequence_parallel tensor_model_parallel_size recompute_granularity", "distribute_saved_activations needs full recompute and tensor parallelism without sequence_parallel", saved_activations_can_be_split },

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "sim/base/units.h"
+#include "sim/base/xmem.h"
 #include "sim/scenario/keys.h"
 #include "sim/scenario/rules.h"
 #include "sim/scenario/scenario.h"
@@ -65,6 +66,14 @@ static void imply_bool(sim_scenario_t *s, const char *key, bool *field, bool val
     }
 }
 
+static void imply_text(sim_scenario_t *s, const char *key, char **field, const char *value)
+{
+    if (*field == NULL && entry_of(s, key)->how == SIM_KEY_DEFAULT) {
+        *field = base_xstrdup(value);
+        entry_of(s, key)->how = SIM_KEY_DERIVED;
+    }
+}
+
 static void derive_activation(sim_scenario_t *s)
 {
     const sim_act_t swiglu = SIM_ACT_SWIGLU, geglu = SIM_ACT_GEGLU;
@@ -93,15 +102,24 @@ static void derive_model(sim_scenario_t *s)
     imply_count(s, "max_position_embeddings", &s->max_position_embeddings, s->seq_length);
     if (s->apply_query_key_layer_scaling)
         imply_bool(s, "attention_softmax_in_fp32", &s->attention_softmax_in_fp32, true);
+    if (s->add_bias_linear)
+        imply_bool(s, "add_qkv_bias", &s->add_qkv_bias, true);
+    if (s->position_embedding_type != SIM_POS_ROPE)
+        imply_bool(s, "apply_rope_fusion", &s->apply_rope_fusion, false);
+    /* megatron/training/determinism.py */
+    if (s->deterministic_mode)
+        imply_text(s, "cublas_workspace_config", &s->cublas_workspace_config, ":4096:8");
 }
 
 static void derive_precision(sim_scenario_t *s)
 {
     if (s->fp16)
         imply_bool(s, "bf16", &s->bf16, false);
-    if (!s->bf16)
+    if (!s->bf16 || s->main_grads_dtype != SIM_DTYPE_FP32)
         imply_bool(s, "accumulate_allreduce_grads_in_fp32", &s->accumulate_allreduce_grads_in_fp32,
                    false);
+    if (s->fp16) /* NaN tells the loss scaler something */
+        imply_bool(s, "check_for_nan_in_loss_and_grad", &s->check_for_nan_in_loss_and_grad, false);
 }
 
 static void derive_virtual_pipeline(sim_scenario_t *s)
