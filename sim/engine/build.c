@@ -14,6 +14,12 @@ static bool has_16_bit_params(const sim_player_t *p)
     return p->scenario->bf16 || p->scenario->fp16;
 }
 
+/* Bytes of a parameter element as stored. */
+static uint64_t param_bytes(const sim_player_t *p, sim_buffer_t buffer)
+{
+    return sim_buffer_is_fp8(buffer) ? 1 : p->dims.e;
+}
+
 static uint64_t grad_bytes(const sim_player_t *p)
 {
     return p->scenario->accumulate_allreduce_grads_in_fp32 ? FP32_BYTES : p->dims.e;
@@ -28,7 +34,7 @@ static bool build_model(sim_player_t *p)
         for (uint32_t i = 0; i < chunk->chunk.params.n; i++) {
             const sim_param_t *param = &chunk->chunk.params.params[i];
             sim_tensor_t tensor = { .name = param->name,
-                                    .bytes = param->n_elements * p->dims.e,
+                                    .bytes = param->n_elements * param_bytes(p, param->buffer),
                                     .layer = param->layer,
                                     .category = SIM_CAT_PARAMETERS,
                                     .module = param->module };
@@ -39,29 +45,33 @@ static bool build_model(sim_player_t *p)
     return true;
 }
 
-/* With the distributed optimizer the parameters move into a contiguous buffer; both copies and the
+static bool add_buffer(sim_player_t *p, const char *name, sim_category_t category, uint64_t bytes)
+{
+    sim_tensor_t tensor = { .name = name,
+                            .bytes = bytes,
+                            .layer = SIM_NO_LAYER,
+                            .category = (uint8_t)category,
+                            .module = SIM_MOD_DDP };
+    return sim_player_add_static(p, &p->buffers, &tensor, DDP_STREAM);
+}
+
+/* With the distributed optimizer the parameters move into contiguous buffers; both copies and the
  * gradients exist until the old tensors are let go. */
 static bool wrap_ddp(sim_player_t *p)
 {
+    bool moves = p->scenario->use_distributed_optimizer;
     p->now.phase = SIM_PHASE_DDP_WRAP;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         sim_player_chunk_t *chunk = &p->chunks[c];
         p->now.chunk = (uint16_t)c;
-        sim_tensor_t param_data = { .name = "param_data",
-                                    .bytes = chunk->ddp.n_elements * p->dims.e,
-                                    .layer = SIM_NO_LAYER,
-                                    .category = SIM_CAT_PARAMETERS,
-                                    .module = SIM_MOD_DDP };
-        sim_tensor_t grad_data = { .name = "grad_data",
-                                   .bytes = chunk->ddp.n_elements * grad_bytes(p),
-                                   .layer = SIM_NO_LAYER,
-                                   .category = SIM_CAT_GRADIENTS,
-                                   .module = SIM_MOD_DDP };
-        bool moves = p->scenario->use_distributed_optimizer;
-        if (moves && !sim_player_add_static(p, &p->buffers, &param_data, DDP_STREAM))
-            return false;
-        if (!sim_player_add_static(p, &p->buffers, &grad_data, DDP_STREAM))
-            return false;
+        for (int which = 0; which < SIM_N_BUFFERS; which++) {
+            uint64_t n = chunk->ddp[which].n_elements;
+            if (moves && !add_buffer(p, "param_data", SIM_CAT_PARAMETERS,
+                                     n * param_bytes(p, (sim_buffer_t)which)))
+                return false;
+            if (!add_buffer(p, "grad_data", SIM_CAT_GRADIENTS, n * grad_bytes(p)))
+                return false;
+        }
         if (moves)
             sim_player_free_statics(p, &chunk->params);
     }
@@ -71,9 +81,11 @@ static bool wrap_ddp(sim_player_t *p)
 /* Elements of a parameter whose optimizer state this rank holds. */
 static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *chunk, uint32_t i)
 {
+    const sim_param_t *param = &chunk->chunk.params.params[i];
     if (!p->scenario->use_distributed_optimizer)
-        return chunk->chunk.params.params[i].n_elements;
-    return sim_ddp_buffer_shard(&chunk->ddp, i, p->place.n_shards, p->place.shard);
+        return param->n_elements;
+    const sim_share_t *share = sim_place_share(&p->place, param->buffer);
+    return sim_ddp_buffer_shard(&chunk->ddp[param->buffer], i, share->n_shards, share->shard);
 }
 
 /* Called for each parameter of which this rank owns a part. */

@@ -3,12 +3,24 @@
 
 #include "sim/engine/place.h"
 
+#include "sim/base/units.h"
+
 sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
 {
-    sim_place_t place = { .pp = coord->pp, .tp = coord->tp > 0, .n_shards = 1 };
+    sim_place_t place = { .pp = coord->pp,
+                          .tp = coord->tp > 0,
+                          .dense = { .n_shards = 1 },
+                          .expert = { .n_shards = 1 } };
     if (s->use_distributed_optimizer) {
-        place.n_shards = (uint64_t)s->grid.dp * s->grid.cp / s->num_distributed_optimizer_instances;
-        place.shard = ((uint64_t)coord->cp + (uint64_t)s->grid.cp * coord->dp) % place.n_shards;
+        uint64_t instances = s->num_distributed_optimizer_instances;
+        place.dense.n_shards = (uint64_t)s->grid.dp * s->grid.cp / instances;
+        place.dense.shard =
+            ((uint64_t)coord->cp + (uint64_t)s->grid.cp * coord->dp) % place.dense.n_shards;
+        /* Without experts the expert grid says nothing about a rank's program. */
+        if (s->expert_model_parallel_size > 1) {
+            place.expert.n_shards = base_u64_max(s->grid.edp / instances, 1);
+            place.expert.shard = coord->edp % place.expert.n_shards;
+        }
     }
     return place;
 }
@@ -18,12 +30,18 @@ static int compare_u64(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
+static int compare_share(const sim_share_t *a, const sim_share_t *b)
+{
+    int order = compare_u64(a->n_shards, b->n_shards);
+    return order != 0 ? order : compare_u64(a->shard, b->shard);
+}
+
 int sim_place_compare(const sim_place_t *a, const sim_place_t *b)
 {
     int order = compare_u64(a->pp, b->pp);
     if (order == 0)
         order = compare_u64(a->tp, b->tp);
     if (order == 0)
-        order = compare_u64(a->n_shards, b->n_shards);
-    return order != 0 ? order : compare_u64(a->shard, b->shard);
+        order = compare_share(&a->dense, &b->dense);
+    return order != 0 ? order : compare_share(&a->expert, &b->expert);
 }

@@ -4,16 +4,28 @@
 #ifndef SIM_ENGINE_PLACE_H
 #define SIM_ENGINE_PLACE_H
 
+#include "sim/model/params.h"
 #include "sim/scenario/scenario.h"
 
 #include <stdint.h>
 
+/* Part of the optimizer state that a rank holds. */
 typedef struct {
-    uint32_t pp;       /* pipeline rank */
-    uint32_t tp;       /* 0 = first of its tensor-parallel group, 1 = any other */
-    uint64_t n_shards; /* ranks that share the optimizer state; 1 without distributed optimizer */
-    uint64_t shard;    /* this rank's share of it */
+    uint64_t n_shards; /* ranks that share it; 1 without distributed optimizer */
+    uint64_t shard;    /* this rank's share */
+} sim_share_t;
+
+typedef struct {
+    uint32_t pp; /* pipeline rank */
+    uint32_t tp; /* 0 = first of its tensor-parallel group, 1 = any other */
+    sim_share_t dense, expert;
 } sim_place_t;
+
+/* Which share the parameters of a buffer have. */
+static inline const sim_share_t *sim_place_share(const sim_place_t *place, sim_buffer_t buffer)
+{
+    return sim_buffer_is_expert(buffer) ? &place->expert : &place->dense;
+}
 
 /* `coord` lies in the scenario's grid. */
 sim_place_t sim_place_of(const sim_scenario_t *scenario, const topo_coord_t *coord);

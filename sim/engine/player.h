@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct {
     sim_chunk_t chunk;
-    sim_ddp_buffer_t ddp;
+    sim_ddp_buffer_t ddp[SIM_N_BUFFERS];
     sim_statics_t params; /* individual parameters, as long as they are */
     sim_slots_t *passes;  /* by micro-batch; slots NULL when not in flight */
     sim_block_t **spare;  /* slot arrays to use again */

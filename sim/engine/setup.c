@@ -30,12 +30,14 @@ static void init_chunk(sim_player_t *p, uint32_t c)
     sim_chunk_init(&chunk->chunk, s, &p->dims, layers, p->place.tp, &p->persistent);
     sim_ddp_config_t ddp = {
         .distributed_optimizer = s->use_distributed_optimizer,
-        .n_shards = p->place.n_shards,
         .bucket_elements =
-            bucket_elements(s, &chunk->chunk.params, c, p->place.pp, p->place.n_shards),
+            bucket_elements(s, &chunk->chunk.params, c, p->place.pp, p->place.dense.n_shards),
         .pad_for_busbw = s->ddp_pad_buckets_for_high_nccl_busbw,
     };
-    sim_ddp_buffer_init(&chunk->ddp, &chunk->chunk.params, &ddp);
+    for (int which = 0; which < SIM_N_BUFFERS; which++) {
+        ddp.n_shards = sim_place_share(&p->place, (sim_buffer_t)which)->n_shards;
+        sim_ddp_buffer_init(&chunk->ddp[which], &chunk->chunk.params, (sim_buffer_t)which, &ddp);
+    }
     chunk->passes = base_xcalloc(p->n_microbatches, sizeof(*chunk->passes));
     chunk->spare = base_xcalloc(p->n_microbatches, sizeof(*chunk->spare));
 }
@@ -49,7 +51,8 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
     free(chunk->passes);
     free(chunk->spare);
     free(chunk->params.items);
-    sim_ddp_buffer_fini(&chunk->ddp);
+    for (int which = 0; which < SIM_N_BUFFERS; which++)
+        sim_ddp_buffer_fini(&chunk->ddp[which]);
     sim_chunk_fini(&chunk->chunk);
 }
 

@@ -28,7 +28,7 @@ static void close_bucket(sim_ddp_buffer_t *buffer, const sim_ddp_config_t *confi
     buffer->buckets[buffer->n_buckets++] = (sim_ddp_range_t){ start, *end_p };
 }
 
-void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
+void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params, sim_buffer_t which,
                          const sim_ddp_config_t *config)
 {
     *buffer = (sim_ddp_buffer_t){ .n_params = params->n };
@@ -36,6 +36,8 @@ void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
     uint64_t bucket_start = 0, end = 0;
     for (uint32_t i = params->n; i-- > 0;) { /* reverse order of registration */
         const sim_param_t *p = &params->params[i];
+        if (p->buffer != which)
+            continue;
         uint64_t start =
             config->distributed_optimizer ? base_u64_round_up(end, PARAM_START_ELEMENTS) : end;
         /* A tied embedding is reduced apart, so it gets a bucket of its own. */
@@ -68,6 +70,8 @@ uint64_t sim_ddp_buffer_shard(const sim_ddp_buffer_t *buffer, uint32_t i, uint64
                               uint64_t shard)
 {
     const sim_ddp_range_t *p = &buffer->params[i];
+    if (p->start == p->end)
+        return 0;
     const sim_ddp_range_t *bucket = buffer->buckets;
     while (p->start >= bucket->end)
         bucket++;

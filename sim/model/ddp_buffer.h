@@ -28,7 +28,8 @@ typedef struct {
     uint64_t n_elements; /* of the whole buffer, padding included */
 } sim_ddp_buffer_t;
 
-void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params,
+/* Lay out the parameters of kind `which`; the others get empty ranges. */
+void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params, sim_buffer_t which,
                          const sim_ddp_config_t *config);
 void sim_ddp_buffer_fini(sim_ddp_buffer_t *buffer);
 

@@ -10,11 +10,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* DDP keeps a buffer for each kind of parameter of a chunk: by storage type, and apart for experts
+ * that are reduced over a group of their own (expert data parallel). */
+typedef enum {
+    SIM_BUFFER_DENSE,
+    SIM_BUFFER_DENSE_FP8,
+    SIM_BUFFER_EXPERT,
+    SIM_BUFFER_EXPERT_FP8,
+    SIM_N_BUFFERS,
+} sim_buffer_t;
+
+static inline bool sim_buffer_is_expert(sim_buffer_t buffer)
+{
+    return buffer == SIM_BUFFER_EXPERT || buffer == SIM_BUFFER_EXPERT_FP8;
+}
+
+static inline bool sim_buffer_is_fp8(sim_buffer_t buffer)
+{
+    return buffer == SIM_BUFFER_DENSE_FP8 || buffer == SIM_BUFFER_EXPERT_FP8;
+}
+
 typedef struct {
     const char *name; /* static text */
     uint64_t n_elements;
     uint16_t layer;           /* global decoder layer or SIM_NO_LAYER */
     uint8_t module;           /* sim_module_t */
+    uint8_t buffer;           /* sim_buffer_t */
     bool is_vector;           /* bias or norm: not decayed, and so in the second parameter group */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
