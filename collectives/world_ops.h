@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Private to collectives: what a world of one process and a world of MPI processes do differently.
+ */
+#ifndef COLLECTIVES_WORLD_OPS_H
+#define COLLECTIVES_WORLD_OPS_H
+
+#include "collectives/world.h"
+
+/* All required. */
+typedef struct {
+    const char *name;
+    void (*broadcast)(coll_world_t *world, char **data_p, size_t *n_p);
+    /* To a GPU of another process. */
+    void (*send)(coll_world_t *world, const coll_message_t *message);
+    /* Deliver what has arrived; never blocks. */
+    void (*poll)(coll_world_t *world);
+    base_status_t (*wait)(coll_world_t *world, const coll_message_t *expected, size_t n,
+                          base_err_t *err);
+    base_status_t (*gather)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p,
+                            base_err_t *err);
+    int (*finish)(coll_world_t *world, int code);
+    void (*abort)(coll_world_t *world, int code) __attribute__((noreturn));
+} coll_world_ops_t;
+
+/* Messages that have arrived at one GPU and were not taken, in order of arrival. */
+typedef struct {
+    coll_message_t *messages; /* of which those in [head, end) are there */
+    size_t head, end, capacity;
+} coll_mailbox_t;
+
+struct coll_world {
+    const coll_world_ops_t *ops;
+    uint32_t process, n_processes;
+    uint64_t deadline_ns;
+    uint32_t n_gpus, first_gpu, n_mine;
+    coll_mailbox_t *mailboxes; /* by gpu - first_gpu */
+    void *state;               /* of the ops */
+};
+
+extern const coll_world_ops_t coll_world_self;
+extern const coll_world_ops_t coll_world_mpi;
+
+/* Was this process started as part of an MPI job? Looks at the environment only. */
+bool coll_world_mpi_wanted(void);
+/* MPI_Init; fills process and n_processes. */
+void coll_world_mpi_start(coll_world_t *world);
+
+/* Put a message into the mailbox of its GPU, which is played here. */
+void coll_world_deliver(coll_world_t *world, const coll_message_t *message);
+
+/* Whether one of the expected messages is there. */
+bool coll_world_has_any(const coll_world_t *world, const coll_message_t *expected, size_t n);
+
+/* Append to `text` (room for `size` bytes) who waits for whom, as many of the n as fit, then how
+ * many more of `total` there are: "GPU 3 waits for GPU 2: activations of micro-batch 5, chunk 0,
+ * iteration 1; ...". First come waits for GPUs that wait for nothing themselves, then the oldest.
+ */
+void coll_list_waits(char *text, size_t size, const coll_message_t *waits, size_t n, size_t total);
+
+/* Copy n bytes and a NUL. */
+char *coll_copy(const void *data, size_t n);
+
+#endif
