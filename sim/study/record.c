@@ -339,7 +339,7 @@ static void put_defaults(const json_t *record, sim_import_t *import)
     sim_import_put_key(import, "model", "hidden_dropout", dropout, origin);
     if (bridge) {
         sim_import_put_key(import, "train", "cross_entropy_loss_fusion", "true", origin);
-        sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "te", origin);
+        sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "native", origin);
     } else {
         sim_import_put_key(import, "train", "create_attention_mask_in_dataloader", "true", origin);
     }
@@ -452,6 +452,9 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
         import_arguments(record, import);
     else
         import_fields(record, import);
+    const char *fp16 = sim_import_key_value(import, "precision", "fp16");
+    if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
+        put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
     bool known_gpu = put_gpu(record, import);
     put_allocator(record, import);
     *reason_p = find_reason(record, import);
