@@ -96,7 +96,7 @@ for list in keys models gpus; do
 done
 check "every model is a preset that runs" sh -c '
   for m in $("$0" models --json | sed -n "s/^      \"name\": \"\(.*\)\",/\1/p"); do
-    "$0" good.ini -q --set model.preset=$m --set world_size=8 > /dev/null; case $? in 0 | 3) ;; *) exit 1 ;; esac
+    "$0" good.ini -q --set model.preset=$m --set world_size=8 --set tp=1 > /dev/null; case $? in 0 | 3) ;; *) exit 1 ;; esac
   done' "$MBSIM"
 check "every GPU is one that runs" sh -c '
   for g in $("$0" gpus --json | sed -n "s/^      \"name\": \"\(.*\)\",/\1/p"); do

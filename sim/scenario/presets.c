@@ -31,6 +31,7 @@ static const sim_preset_family_t qwen3 = {
 };
 
 #define GPT3_PAPER "Brown et al. 2020, table 2.1; vocabulary of GPT-2"
+#define BRIDGE_GPT "Megatron-Bridge models/gpt_provider.py; vocabulary of GPT-2"
 #define HF(model)  "config.json of " model " on Hugging Face"
 
 /* clang-format off */
@@ -43,6 +44,8 @@ static const sim_preset_t presets[] = {
     { "gpt3-2.7b", "gpt-2.7b", &gpt3, 32, 2560, 10240, 32, 32, 80, 50257, 2048, false, GPT3_PAPER },
     { "gpt3-6.7b", "gpt3-7b gpt-6.7b gpt-7b", &gpt3, 32, 4096, 16384, 32, 32, 128, 50257, 2048, false, GPT3_PAPER },
     { "gpt3-13b", "gpt-13b", &gpt3, 40, 5120, 20480, 40, 40, 128, 50257, 2048, false, GPT3_PAPER "; its width 5140 is not 40 heads of 128, 5120 is" },
+    { "gpt3-20b", "gpt-20b", &gpt3, 44, 6144, 24576, 48, 48, 128, 50257, 2048, false, BRIDGE_GPT },
+    { "gpt3-40b", "gpt-40b", &gpt3, 48, 8192, 32768, 64, 64, 128, 50257, 2048, false, BRIDGE_GPT },
     { "gpt3-175b", "gpt-175b", &gpt3, 96, 12288, 49152, 96, 96, 128, 50257, 2048, false, GPT3_PAPER },
     { "llama2-7b", "llama-2-7b-hf", &llama, 32, 4096, 11008, 32, 32, 128, 32000, 4096, true, HF("meta-llama/Llama-2-7b-hf") },
     { "llama2-13b", "llama-2-13b-hf", &llama, 40, 5120, 13824, 40, 40, 128, 32000, 4096, true, HF("meta-llama/Llama-2-13b-hf") },
@@ -52,6 +55,11 @@ static const sim_preset_t presets[] = {
     { "llama3-405b", "llama3.1-405b meta-llama-3.1-405b", &llama, 126, 16384, 53248, 128, 8, 128, 128256, 131072, true, HF("meta-llama/Llama-3.1-405B") },
     { "llama3.2-1b", "", &llama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, false, HF("meta-llama/Llama-3.2-1B") },
     { "llama3.2-3b", "", &llama, 28, 3072, 8192, 24, 8, 128, 128256, 131072, false, HF("meta-llama/Llama-3.2-3B") },
+    { "codellama-34b", "codellama-34b-hf", &llama, 48, 8192, 22016, 64, 8, 128, 32000, 16384, true, HF("codellama/CodeLlama-34b-hf") },
+    { "mistral-7b", "mistral-7b-v0.1", &llama, 32, 4096, 14336, 32, 8, 128, 32000, 32768, true, HF("mistralai/Mistral-7B-v0.1") "; its sliding window is not simulated" },
+    { "qwen2.5-0.5b", "qwen2.5-0.5b-instruct", &qwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, false, HF("Qwen/Qwen2.5-0.5B") },
+    { "qwen2.5-1.5b", "qwen2.5-1.5b-instruct", &qwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, false, HF("Qwen/Qwen2.5-1.5B") },
+    { "qwen2.5-3b", "qwen2.5-3b-instruct", &qwen2, 36, 2048, 11008, 16, 2, 128, 151936, 32768, false, HF("Qwen/Qwen2.5-3B") },
     { "qwen2.5-7b", "qwen2.5-7b-instruct", &qwen2, 28, 3584, 18944, 28, 4, 128, 152064, 131072, true, HF("Qwen/Qwen2.5-7B") },
     { "qwen2.5-14b", "qwen2.5-14b-instruct", &qwen2, 48, 5120, 13824, 40, 8, 128, 152064, 131072, true, HF("Qwen/Qwen2.5-14B") },
     { "qwen2.5-32b", "qwen2.5-32b-instruct", &qwen2, 64, 5120, 27648, 40, 8, 128, 152064, 131072, true, HF("Qwen/Qwen2.5-32B") },
