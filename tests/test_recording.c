@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/xmem.h"
+#include "sim/memory/snapshot_write.h"
+#include "sim/study/recording.h"
+#include "sim/study/replay.h"
+#include "tests/cutap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *data_path(const char *name)
+{
+    return base_xasprintf("%s/tests/data/snapshots/%s", getenv("TOP_SRCDIR"), name);
+}
+
+typedef struct {
+    const sim_snapshot_t *snap;
+    size_t n, n_different;
+} comparison_t;
+
+static void compare_block(void *arg, const sim_block_info_t *info)
+{
+    comparison_t *c = arg;
+    if (c->n < c->snap->n_blocks) {
+        const sim_snapshot_block_t *b = &c->snap->blocks[c->n];
+        bool is_active = b->state != SIM_SNAPSHOT_INACTIVE;
+        c->n_different += b->addr != info->addr || b->bytes != info->bytes ||
+                          is_active != info->is_active ||
+                          (b->state == SIM_SNAPSHOT_ALLOCATED) != info->is_allocated ||
+                          (is_active && b->requested_bytes != info->requested_bytes);
+    }
+    c->n++;
+}
+
+/* Play everything under the recorded settings, then compare the layout with the recorded one. */
+static void play(const sim_recording_t *rec, const sim_snapshot_t *snap, const char *conf,
+                 const sim_device_config_t *config, comparison_t *c)
+{
+    sim_device_t *device = sim_device_create_synthetic(config);
+    sim_replay_t replay;
+    base_err_t err = { 0 };
+    CU_ASSERT_EQUAL_FATAL(sim_replay_open(&replay, rec->trace, device, conf, &err), BASE_OK);
+    for (size_t i = 0; i < rec->trace->n_calls; i++)
+        sim_replay_step(&replay, &rec->trace->calls[i], &err);
+    *c = (comparison_t){ .snap = snap };
+    sim_alloc_foreach(replay.alloc, compare_block, c);
+    sim_replay_close(&replay);
+    sim_device_destroy(device);
+}
+
+/* Snapshots of PyTorch's own allocator: played again, every block ends at the recorded address. */
+static void recorded_runs_end_in_the_recorded_layout(void)
+{
+    char *path = data_path("INDEX.tsv"), line[512];
+    FILE *in = fopen(path, "r");
+    free(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(in);
+    size_t n_rows = 0;
+    while (fgets(line, sizeof(line), in) != NULL) {
+        char name[128], conf[256];
+        uint64_t total, usable;
+        if (sscanf(line, "%127s %255s %" SCNu64 " %" SCNu64, name, conf, &total, &usable) != 4)
+            continue; /* the heading */
+        sim_snapshot_t *snap = NULL;
+        sim_recording_t rec;
+        base_err_t err = { 0 };
+        path = data_path(name);
+        CU_ASSERT_EQUAL_FATAL(sim_snapshot_read(path, &snap, &err), BASE_OK);
+        CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, snap, 0, &err), BASE_OK);
+        sim_device_config_t config = { .total_bytes = total,
+                                       .usable_bytes = usable,
+                                       .addresses = SIM_ADDRESSES_BUMP };
+        comparison_t c;
+        play(&rec, snap, snap->conf, &config, &c);
+        CU_ASSERT_EQUAL(c.n, snap->n_blocks);
+        CU_ASSERT_EQUAL(c.n_different, 0);
+        CU_ASSERT_EQUAL(rec.n_inconsistent, 0);
+        CU_ASSERT_EQUAL(rec.n_before, 0);
+        if (c.n != snap->n_blocks || c.n_different > 0)
+            printf("# %s: %zu of %zu blocks differ\n", name, c.n_different, snap->n_blocks);
+        if (rec.usable_bytes > 0) { /* what the trace tells of the device is enough */
+            CU_ASSERT_TRUE(rec.usable_bytes <= usable);
+            config.usable_bytes = rec.usable_bytes;
+            play(&rec, snap, snap->conf, &config, &c);
+            CU_ASSERT_EQUAL(c.n_different, 0);
+            printf("# %s: usable %" PRIu64 " deduced, %" PRIu64 " true\n", name, rec.usable_bytes,
+                   usable);
+        }
+        sim_recording_fini(&rec);
+        sim_snapshot_destroy(snap);
+        free(path);
+        n_rows++;
+    }
+    fclose(in);
+    CU_ASSERT_EQUAL(n_rows, 12);
+}
+
+/* The newest half of the events, as if the ring had been full: the end is the same bytes. */
+static void a_history_cut_off_at_the_start_is_completed(void)
+{
+    static const char *const names[] = { "edge_coalesce_large.p2.pickle", "edge_events.p3.pickle",
+                                         "edge_exp_grow.p4.pickle", "edge_retry_split.p2.pickle",
+                                         "edge_maxsplit.p4.pickle" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char *path = data_path(names[i]);
+        sim_snapshot_t *snap = NULL;
+        base_err_t err = { 0 };
+        CU_ASSERT_EQUAL_FATAL(sim_snapshot_read(path, &snap, &err), BASE_OK);
+        free(path);
+        for (size_t cut = 0; cut < snap->traces[0].n; cut++) {
+            sim_snapshot_trace_t whole = snap->traces[0];
+            snap->traces[0].first += cut;
+            snap->traces[0].n -= cut;
+            sim_recording_t rec;
+            CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, snap, 0, &err), BASE_OK);
+            CU_ASSERT_EQUAL(rec.n_inconsistent, 0);
+            sim_device_config_t config = { .total_bytes = UINT64_C(80) << 30,
+                                           .usable_bytes = UINT64_C(80) << 30 };
+            sim_replay_result_t result;
+            CU_ASSERT_EQUAL(sim_replay_run(rec.trace, snap->conf, &config, &result, &err), BASE_OK);
+            uint64_t requested = 0, active = 0;
+            for (size_t k = 0; k < snap->n_blocks; k++)
+                if (snap->blocks[k].state == SIM_SNAPSHOT_ALLOCATED) {
+                    requested += snap->blocks[k].requested_bytes;
+                    active += snap->blocks[k].bytes;
+                }
+            CU_ASSERT_EQUAL(rec.end_allocated_bytes, active);
+            CU_ASSERT_TRUE(result.end_allocated_bytes >= requested);
+            CU_ASSERT_TRUE(result.end_allocated_bytes <= active + (UINT64_C(16) << 20));
+            sim_recording_fini(&rec);
+            snap->traces[0] = whole;
+        }
+        sim_snapshot_destroy(snap);
+    }
+}
+
+/* A snapshot made here: what the writer wrote, the reader and the recording give back. */
+static void a_failed_request_tells_what_the_device_had(void)
+{
+    sim_device_config_t config = { .total_bytes = UINT64_C(1) << 30,
+                                   .usable_bytes = UINT64_C(1000) << 20 };
+    sim_snapshot_event_t events[] = {
+        { 0x100000000000, UINT64_C(600) << 20, 0, SIM_TRACE_SEGMENT_ALLOC, false },
+        { 0x100000000000, UINT64_C(600) << 20, 0, SIM_TRACE_ALLOC, false },
+        { UINT64_C(400) << 20, UINT64_C(500) << 20, 0, SIM_TRACE_OOM, false },
+        { 0x100000000000, UINT64_C(600) << 20, 0, SIM_TRACE_FREE_REQUESTED, false },
+        { 0x100000000000, UINT64_C(600) << 20, 0, SIM_TRACE_FREE_COMPLETED, false },
+        { 0x100000000000, UINT64_C(600) << 20, 0, SIM_TRACE_SEGMENT_FREE, false },
+    };
+    sim_snapshot_trace_t trace = { 0, sizeof(events) / sizeof(events[0]) };
+    sim_snapshot_t snap = {
+        .events = events, .n_events = trace.n, .traces = &trace, .n_traces = 1
+    };
+    sim_recording_t rec;
+    base_err_t err = { 0 };
+    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, &err), BASE_OK);
+    CU_ASSERT_TRUE(rec.is_usable_exact);
+    CU_ASSERT_EQUAL(rec.usable_bytes, config.usable_bytes);
+    CU_ASSERT_EQUAL(rec.n_ooms, 1);
+    CU_ASSERT_EQUAL(rec.n_empty_caches, 1);
+    CU_ASSERT_EQUAL(rec.n_releases, 0);
+    CU_ASSERT_EQUAL(rec.start_reserved_bytes, 0);
+    sim_replay_result_t result;
+    CU_ASSERT_EQUAL(sim_replay_run(rec.trace, "", &config, &result, &err), BASE_OK);
+    CU_ASSERT_EQUAL(result.n_ooms, 1);
+    CU_ASSERT_EQUAL(result.first_oom_line, 3);
+    CU_ASSERT_EQUAL(result.end_reserved_bytes, 0);
+    base_diag_t limits;
+    base_diag_init(&limits);
+    sim_recording_limits(&rec, &snap, &limits);
+    CU_ASSERT_TRUE(limits.n >= 2);
+    base_diag_fini(&limits);
+    sim_recording_fini(&rec);
+}
+
+static void private_pools_are_left_out(void)
+{
+    sim_snapshot_block_t blocks[] = { { 0x2000000, 2 << 20, 2 << 20, SIM_SNAPSHOT_ALLOCATED } };
+    sim_snapshot_segment_t segment = {
+        .addr = 0x2000000, .bytes = 2 << 20, .n_blocks = 1, .is_private = true
+    };
+    sim_snapshot_event_t events[] = {
+        { 0x2000000, 2 << 20, 0, SIM_TRACE_SEGMENT_ALLOC, false },
+        { 0x2000000, 2 << 20, 0, SIM_TRACE_ALLOC, false },
+        { 0x4000000, 1 << 20, 0, SIM_TRACE_ALLOC, true },
+    };
+    sim_snapshot_trace_t trace = { 0, 3 };
+    sim_snapshot_t snap = { .segments = &segment,
+                            .n_segments = 1,
+                            .blocks = blocks,
+                            .n_blocks = 1,
+                            .events = events,
+                            .n_events = 3,
+                            .traces = &trace,
+                            .n_traces = 1 };
+    sim_recording_t rec;
+    base_err_t err = { 0 };
+    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, &err), BASE_OK);
+    CU_ASSERT_EQUAL(rec.n_private_events, 3);
+    CU_ASSERT_EQUAL(rec.private_bytes, 2 << 20);
+    CU_ASSERT_EQUAL(rec.trace->n_calls, 0);
+    sim_recording_fini(&rec);
+    CU_ASSERT_EQUAL(sim_recording_init(&rec, &snap, 1, &err), BASE_ERR_INVAL);
+}
+
+static CU_TestInfo tests[] = {
+    { "recorded runs end in the recorded layout", recorded_runs_end_in_the_recorded_layout },
+    { "a history cut off at the start is completed", a_history_cut_off_at_the_start_is_completed },
+    { "a failed request tells what the device had", a_failed_request_tells_what_the_device_had },
+    { "private pools are left out", private_pools_are_left_out },
+    CU_TEST_INFO_NULL,
+};
+
+static CU_SuiteInfo suites[] = {
+    { "recording", NULL, NULL, NULL, NULL, tests },
+    CU_SUITE_INFO_NULL,
+};
+
+int main(void)
+{
+    return cutap_run(suites);
+}
