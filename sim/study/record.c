@@ -128,6 +128,20 @@ static void put_allocator(const json_t *record, sim_import_t *import)
     free(text);
 }
 
+/* The day on which a figure was recorded tells the versions that it was made with. A record without
+ * one is simulated with the newest. */
+static void put_date(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "recorded");
+    unsigned year, month, day;
+    if (sscanf(text, "%4u-%2u-%2u", &year, &month, &day) == 3) {
+        char *date = base_xasprintf("%04u%02u%02u", year, month, day);
+        put(import, "run", "software_date", date, "recorded");
+        free(date);
+    }
+    free(text);
+}
+
 static void import_arguments(const json_t *record, sim_import_t *import)
 {
     const char *name;
@@ -328,12 +342,13 @@ static void put_optimizer(const json_t *record, sim_import_t *import)
     free(text);
 }
 
-/* Megatron-Bridge's providers of known models set dropout to 0; Megatron-LM's own default is 0.1.
- */
+/* Megatron-Bridge's providers of known models set dropout to 0, and the models that use RMSNorm are
+ * trained without; Megatron-LM's own default is 0.1. */
 static void put_defaults(const json_t *record, sim_import_t *import)
 {
     bool bridge = text_has(record, "source", "Bridge");
-    const char *dropout = bridge ? "0" : "0.1";
+    bool none = bridge || text_has(record, "model.norm", "RMSNorm");
+    const char *dropout = none ? "0" : "0.1";
     const char *origin = bridge ? "Megatron-Bridge's default" : "Megatron-LM's default";
     sim_import_put_key(import, "model", "attention_dropout", dropout, origin);
     sim_import_put_key(import, "model", "hidden_dropout", dropout, origin);
@@ -455,6 +470,7 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     const char *fp16 = sim_import_key_value(import, "precision", "fp16");
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
         put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
+    put_date(record, import);
     bool known_gpu = put_gpu(record, import);
     put_allocator(record, import);
     *reason_p = find_reason(record, import);
