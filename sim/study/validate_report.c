@@ -125,49 +125,51 @@ sim_validate_summary_t sim_validate_summary(const sim_comparisons_t *comparisons
     return s;
 }
 
-enum { NAME_WIDTH = 42 };
+enum { FAMILY_WIDTH = 29, RECORD_WIDTH = 33 };
 
 /* The end of a long name says more than its start. */
-static void print_name(FILE *out, const char *name)
+static void print_name(FILE *out, const char *name, int width)
 {
-    size_t n = strlen(name);
-    if (n > NAME_WIDTH)
-        fprintf(out, "..%s", name + n - (NAME_WIDTH - 2));
+    int n = (int)strlen(name);
+    if (n > width)
+        fprintf(out, "..%s", name + n - (width - 2));
     else
-        fprintf(out, "%-*s", NAME_WIDTH, name);
+        fprintf(out, "%-*s", width, name);
 }
 
-static void print_number(FILE *out, const sim_error_stats_t *s, double value)
+static void print_number(FILE *out, const sim_error_stats_t *s, double value, int width)
 {
     if (s->n == 0)
-        fprintf(out, "%8s", "-");
-    else if (value < 1000)
-        fprintf(out, "%8.2f", value);
+        fprintf(out, "%*s", width, "-");
     else
-        fprintf(out, "%8.0f", value);
+        fprintf(out, "%*.*f", width, value < 1000 ? 2 : 0, value);
 }
 
 static void print_row(FILE *out, const char *name, const sim_validate_summary_t *s)
 {
-    print_name(out, name);
+    print_name(out, name, FAMILY_WIDTH);
     fprintf(out, " %3zu/%-3zu", s->n_covered, s->n_records);
-    print_number(out, &s->peak, s->peak.median);
-    print_number(out, &s->peak, s->peak.max);
-    print_number(out, &s->fixed, s->fixed.median);
-    print_number(out, &s->moments, s->moments.median);
-    print_number(out, &s->reserved, s->reserved.median);
-    print_number(out, &s->estimator, s->estimator.median);
+    print_number(out, &s->peak, s->peak.median, 7);
+    print_number(out, &s->peak, s->peak.p90, 7);
+    print_number(out, &s->peak, s->peak.max, 7);
+    print_number(out, &s->fixed, s->fixed.median, 7);
+    print_number(out, &s->fixed, s->fixed.p90, 7);
+    print_number(out, &s->fixed, s->fixed.max, 7);
+    print_number(out, &s->moments, s->moments.median, 7);
+    print_number(out, &s->reserved, s->reserved.median, 7);
+    print_number(out, &s->estimator, s->estimator.median, 7);
     fputc('\n', out);
 }
 
 static void print_families(const sim_comparisons_t *comparisons, FILE *out)
 {
-    fprintf(out,
-            "Absolute error in %%: simulation against measurement; estimator = Megatron-LM's\n");
-    fprintf(out, "%-*s %7s%8s%8s%8s%8s%8s%8s\n", NAME_WIDTH, "family", "covered", "peak", "peak",
-            "static", "step2-1", "reserved", "estim.");
-    fprintf(out, "%-*s %7s%8s%8s%8s%8s%8s%8s\n", NAME_WIDTH, "", "", "median", "max", "median",
-            "median", "median", "median");
+    fprintf(
+        out,
+        "Absolute error in %%: simulation against measurement; estim. = Megatron-LM's estimator.\n"
+        "n = covered/records; step = second less first step's peak; last three: median\n"
+        "%*s%21s%21s%7s%7s%7s\n%-*s %7s%7s%7s%7s%7s%7s%7s%7s%7s%7s\n",
+        FAMILY_WIDTH + 8, "", "peak allocated", "static", "step", "reser-", "estim.", FAMILY_WIDTH,
+        "family", "n   ", "median", "p90", "max", "median", "p90", "max", "2-1", "ved", "peak");
     for (size_t i = 0; i < comparisons->n; i++) {
         const char *family = comparisons->items[i].family;
         bool seen = false;
@@ -184,9 +186,9 @@ static void print_families(const sim_comparisons_t *comparisons, FILE *out)
 static void print_total_row(FILE *out, const char *name, const sim_error_stats_t *s)
 {
     fprintf(out, "  %-44s%6zu", name, s->n);
-    print_number(out, s, s->median);
-    print_number(out, s, s->p90);
-    print_number(out, s, s->max);
+    print_number(out, s, s->median, 9);
+    print_number(out, s, s->p90, 9);
+    print_number(out, s, s->max, 9);
     fputc('\n', out);
 }
 
@@ -194,7 +196,7 @@ static void print_total(const sim_comparisons_t *comparisons, FILE *out)
 {
     sim_validate_summary_t s = sim_validate_summary(comparisons, NULL);
     fprintf(out, "\nTotal: %zu of %zu records covered\n", s.n_covered, s.n_records);
-    fprintf(out, "  %-44s%6s%8s%8s%8s\n", "absolute error in %", "n", "median", "p90", "max");
+    fprintf(out, "  %-44s%6s%9s%9s%9s\n", "absolute error in %", "n", "median", "p90", "max");
     print_total_row(out, "peak allocated, simulation", &s.peak);
     print_total_row(out, "peak allocated, Megatron-LM's estimator", &s.estimator);
     print_total_row(out, "peak allocated, Megatron-Bridge's estimator", &s.bridge);
@@ -259,19 +261,19 @@ static void print_pair(FILE *out, const sim_comparison_t *c, sim_figure_t f, boo
 
 static void print_records(const sim_comparisons_t *comparisons, FILE *out)
 {
-    fprintf(out, "%-*s %5s%10s%10s%8s%10s%10s%8s%7s\n", NAME_WIDTH, "record, MiB", "rank", "peak",
-            "simulated", "error %", "static", "simulated", "error %", "verdict");
+    fprintf(out, "%-*s %4s%10s%10s%8s%10s%10s%8s %s\n", RECORD_WIDTH, "record, MiB", "rank", "peak",
+            "simulated", "error%", "static", "simulated", "error%", "fits");
     for (size_t i = 0; i < comparisons->n; i++) {
         const sim_comparison_t *c = &comparisons->items[i];
         sim_figure_t fixed = SIM_FIGURE_ALLOCATED;
         if (!c->covered)
             continue;
         bool has_fixed = fixed_figure(c, &fixed);
-        print_name(out, c->id);
-        fprintf(out, " %5" PRIu32, c->rank);
+        print_name(out, c->id, RECORD_WIDTH);
+        fprintf(out, " %4" PRIu32, c->rank);
         print_pair(out, c, SIM_FIGURE_MAX_ALLOCATED, c->has_measured[SIM_FIGURE_MAX_ALLOCATED]);
         print_pair(out, c, fixed, has_fixed);
-        fprintf(out, "%7s\n", c->fits ? "fits" : "OOM");
+        fprintf(out, " %s\n", c->fits ? "yes" : "no");
     }
     fputc('\n', out);
 }

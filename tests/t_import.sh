@@ -1,0 +1,80 @@
+#!/bin/sh
+# mbsim import: three forms of Megatron-LM arguments, errors with their place, exit codes.
+. "$TOP_SRCDIR/tests/lib.sh"
+
+cat >"$work/train.sh" <<'EOF'
+#!/bin/bash
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+GPUS=8
+touch executed
+MODEL_ARGS=(
+    --num-layers 8 --hidden-size 1024   # a comment
+    --num-attention-heads 16
+    --seq-length 2048 --max-position-embeddings 2048
+)
+torchrun --nproc_per_node $GPUS --nnodes 2 pretrain_gpt.py ${MODEL_ARGS[@]} \
+    --micro-batch-size 2 --tensor_model_parallel_size=2 --sequence-parallel --bf16 --lr 1e-4
+EOF
+cd "$work" || exit 99
+expect "a script becomes a scenario" 0 '^world_size = 16$' "$MBSIM" import train.sh
+expect "the argument and its line are named" 0 'num-attention-heads, train.sh:7' "$MBSIM" import train.sh
+expect "the allocator's settings are taken" 0 '^conf = expandable_segments:True$' "$MBSIM" import train.sh
+expect "-v lists what does not move memory" 0 'train.sh:11: --lr: does not move memory' "$MBSIM" import -v train.sh
+check "nothing was executed" test ! -e executed
+"$MBSIM" import train.sh >job.ini
+expect "the scenario is a valid one" 0 '.' "$MBSIM" run job.ini --quiet
+expect "standard input works" 0 '^world_size = 16$' sh -c '"$MBSIM" import - <train.sh'
+
+cat >test.yaml <<'EOF'
+ENV_VARS:
+  CUBLAS_WORKSPACE_CONFIG: :4096:8
+MODEL_ARGS:
+  --num-layers: 8
+  --hidden-size: 1024
+  --num-attention-heads: 16
+  --seq-length: 1024
+  --max-position-embeddings: 1024
+  --micro-batch-size: 4
+  --global-batch-size: 32
+  --pipeline-model-parallel-size: 4
+  --num-layers-per-virtual-pipeline-stage: 1
+  --bf16: true
+EOF
+expect "CI YAML becomes a scenario" 0 '^virtual_pipeline_model_parallel_size = 2$' "$MBSIM" import --world-size 8 test.yaml
+expect "--set decides" 0 '^vocab_size = 1000$' "$MBSIM" import --set model.vocab_size=1000 --gpu a100 test.yaml
+
+{
+  echo '------------------------ arguments ------------------------'
+  for a in 'bf16 True' 'hidden_size 1024' 'micro_batch_size 1' 'num_attention_heads 16' 'num_layers 8' \
+    'seq_length 512' 'max_position_embeddings 512' 'swiglu True' 'add_bias_linear False' 'world_size 4' \
+    'padded_vocab_size 32000' 'attention_dropout 0.0'; do
+    echo "  ${a% *} ................................ ${a#* }"
+  done
+  echo '-------------------- end of arguments ---------------------'
+} >log.txt
+expect "a printed dump becomes a scenario" 0 '^padded_vocab_size = 32000$' "$MBSIM" import log.txt
+
+arguments="--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --bf16"
+echo "$arguments --fp8-format e5m2" >unsupported.sh
+expect "what is not simulated is an error" 2 'unsupported.sh:1: --fp8-format' "$MBSIM" import unsupported.sh
+echo "$arguments --use-torch-fsdp2" >fsdp.sh
+expect "with --lenient it is a comment" 0 '^; NOT SIMULATED: fsdp.sh:1: --use-torch-fsdp2' "$MBSIM" import --lenient fsdp.sh
+echo "$arguments --recompute-granularity selective --recompute-modules core_attn nonsense" >module.sh
+expect "a wrong value is refused" 2 'nonsense' "$MBSIM" import module.sh
+echo "$arguments --tensor-modle-parallel-size 2" >typo.sh
+expect "an unknown argument gets a suggestion" 2 'did you mean --tensor-model-parallel-size' "$MBSIM" import typo.sh
+echo "$arguments --pipeline-model-parallel-size \$PP" >variable.sh
+expect "an unknown variable is an error" 2 'does not say what \$PP is' "$MBSIM" import variable.sh
+
+: >empty
+expect "an empty file is refused" 2 'empty' "$MBSIM" import empty
+head -c 3000 /dev/urandom >binary
+expect "a binary file is refused" 2 'binary' "$MBSIM" import binary
+head -c 20000000 /dev/zero | tr '\0' 'a' >long
+expect "a long file is refused" 2 'long' "$MBSIM" import long
+expect "a missing file is refused" 2 'nowhere' "$MBSIM" import nowhere
+printf 'MODEL_ARGS: [1, 2\n' >bad.yaml
+expect "broken YAML is refused with its line" 2 'bad.yaml:2?' "$MBSIM" import bad.yaml
+expect "text without arguments is refused" 2 'no Megatron-LM arguments' sh -c 'echo hello | "$MBSIM" import -'
+expect "a wrong --world-size is refused" 2 'world-size' "$MBSIM" import --world-size many train.sh
+done_testing

@@ -1,0 +1,59 @@
+#!/bin/sh
+# mbsim validate over a few published measurements.
+. "$TOP_SRCDIR/tests/lib.sh"
+corpus=$TOP_SRCDIR/tests/data/validate.jsonl
+
+expect "records are counted" 0 '^Total: 5 of 7 records covered' "$MBSIM" validate "$corpus"
+expect "reasons are counted" 0 '^ +1  model type bert is not simulated' "$MBSIM" validate "$corpus"
+expect "records are listed" 0 'tp4_pp1_memory_speed.* 54496\.6 ' "$MBSIM" validate -v "$corpus"
+check "tables fit 100 columns" sh -c '! "$MBSIM" validate -v "$0" | grep -E "^.{101}"' "$corpus"
+expect "a filter selects" 0 'Total: 1 of 1 ' "$MBSIM" validate --filter 'gpu=B200*' "$corpus"
+expect "filters join" 0 'Total: 1 of 1 ' "$MBSIM" validate --filter parallel.pp=1 --filter 'model.type=gpt' \
+  --filter 'family!=userlog*' --filter 'family!=torchtitan*' "$corpus"
+expect "a filter that nothing passes is an error" 2 'no record passes' "$MBSIM" validate --filter id=none "$corpus"
+expect "a filter without = is refused" 2 'KEY=GLOB' "$MBSIM" validate --filter gpu "$corpus"
+
+cd "$work" || exit 99
+check "JSON is written" "$MBSIM" validate --json out.json --csv out.csv "$corpus"
+check "it has the schema" grep -q '"schema": "mbsim.validate/1"' out.json
+check "every record is in it" sh -c 'test "$(grep -c "\"verdict\"" out.json)" = 5 && test "$(grep -c "\"reason\": null" out.json)" = 5'
+for name in max_allocated_bytes allocated_bytes_step2 max_reserved_bytes weight_and_optimizer_bytes; do
+  check "$name is in it" grep -q "\"$name\":" out.json
+done
+check "CSV has a line for every record" sh -c 'test "$(wc -l <out.csv)" = 8'
+expect "JSON to standard output is JSON alone" 0 '^\{' sh -c '"$MBSIM" validate --json - "$0" | head -1' "$corpus"
+
+expect "a generous threshold holds" 0 'Total' "$MBSIM" validate --max-median 50 --max-p90 90 "$corpus"
+expect "a missed median is exit code 4" 4 'median error' "$MBSIM" validate --max-median 0 "$corpus"
+expect "a missed percentile is exit code 4" 4 '90th percentile' "$MBSIM" validate --max-p90 0.0001 "$corpus"
+expect "thresholds over nothing are missed" 4 'no record' "$MBSIM" validate --filter model.type=bert --max-median 5 "$corpus"
+expect "a wrong threshold is refused" 2 'percentage' "$MBSIM" validate --max-median x "$corpus"
+
+check "scenarios are written" "$MBSIM" validate -q --scenarios scenarios "$corpus"
+check "one for each record" sh -c 'test "$(ls scenarios | wc -l)" = 7'
+expect "and run" 0 . "$MBSIM" run scenarios/userlog-byoc-llama1b_h100.ini
+
+# What is measured over several ranks: the highest, the mean.
+sed -n 's/"rank": 7, "measured_on": "rank"/"rank": null, "measured_on": "max"/p' "$corpus" | head -2 >max.jsonl
+sed 's/"measured_on": "max"/"measured_on": "mean"/' max.jsonl >mean.jsonl
+peak() {
+  "$MBSIM" validate -q --filter 'parallel.pp=4' --json - "$1" |
+    sed -n '/"simulated"/,/}/s/.*"max_allocated_bytes": \([0-9]*\).*/\1/p'
+}
+check "the mean over stages is below the highest" test "$(peak mean.jsonl)" -lt "$(peak max.jsonl)"
+check "and the last stage is not the highest" test "$(peak "$corpus")" -lt "$(peak max.jsonl)"
+
+printf '\n{"id": "a", "measured": {}}\n{"id": \n' >broken.jsonl
+expect "a broken line is named" 2 'broken.jsonl:3: not a JSON object' "$MBSIM" validate broken.jsonl
+echo '{"name": 1}' >other.jsonl
+expect "another kind of JSON is refused" 2 'other.jsonl:1: not a record' "$MBSIM" validate other.jsonl
+echo '[1]' >list.jsonl
+expect "a list is refused" 2 'list.jsonl:1: not a record' "$MBSIM" validate list.jsonl
+: >empty.jsonl
+expect "an empty corpus is refused" 2 'no record' "$MBSIM" validate empty.jsonl
+echo '{"id": "x", "measured": {"max_allocated_bytes": 5}, "model": {"type": "gpt", "layers": "many"}, "world_size": 8}' >odd.jsonl
+expect "a record that makes no scenario is not covered" 0 'Total: 0 of 1' "$MBSIM" validate odd.jsonl
+if [ -w /dev/full ]; then
+  expect "a full disk is exit code 1" 1 '/dev/full' "$MBSIM" validate --json /dev/full "$corpus"
+fi
+done_testing
