@@ -111,4 +111,20 @@ check "nothing else is left" sh -c '! ls -A | grep -q "^\.keys"'
 expect "standard output that is full is an error" 1 'standard output: cannot be written' \
   sh -c '"$0" keys > /dev/full' "$MBSIM"
 
+"$MBSIM" good.ini -q > one.txt 2>&1
+mpi 4 "$MBSIM" good.ini -q > four.txt 2>&1
+check "four processes print what one prints" cmp one.txt four.txt
+mpi 4 "$MBSIM" gpus > four.txt 2>&1
+"$MBSIM" gpus > one.txt 2>&1
+check "four processes print one list" cmp one.txt four.txt
+# shellcheck disable=SC2317 # called through check
+code_2() { # code_2 N SCENARIO: N processes end with code 2; what they say is in many.txt
+  mpi "$1" "$MBSIM" "$2" > many.txt 2>&1
+  [ $? -eq 2 ]
+}
+check "64 processes and a wrong scenario: code 2" code_2 64 key.ini
+check "64 processes and a wrong scenario: one message" [ "$(grep -c '^key\.ini:5:' many.txt)" -eq 1 ]
+check "more processes than GPUs: code 2" code_2 9 good.ini
+check "more processes than GPUs: one message" [ "$(grep -c '^mbsim: run: .*9' many.txt)" -eq 1 ]
+
 done_testing

@@ -4,6 +4,7 @@
 #include "sim/base/log.h"
 #include "sim/base/ranklist.h"
 #include "sim/cli/command.h"
+#include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
 
 #include <stdio.h>
@@ -31,13 +32,24 @@ static int check_ranks(const sim_options_t *options, uint32_t world_size)
     return 0;
 }
 
+static int share_gpus(uint32_t n_gpus)
+{
+    base_err_t err;
+    if (coll_world_set_gpus(sim_launcher_world(), n_gpus, &err) == BASE_OK)
+        return 0;
+    base_log(BASE_LOG_ERROR, "run: %s", err.text);
+    return 2;
+}
+
 int sim_cmd_run(int argc, char **argv)
 {
     sim_options_t options = { 0 };
     int code = sim_options_parse(&usage, argc, argv, &options);
     if (code == SIM_OPTIONS_GO_ON) {
         sim_scenario_t scenario;
-        code = sim_cli_load(options.operands[0], &options, &scenario);
+        code = sim_cli_load_everywhere(options.operands[0], &options, &scenario);
+        if (code == 0)
+            code = share_gpus((uint32_t)scenario.world_size);
         if (code == 0)
             code = check_ranks(&options, (uint32_t)scenario.world_size);
         if (code == 0) {

@@ -4,6 +4,7 @@
 #ifndef SIM_CLI_COMMAND_H
 #define SIM_CLI_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* argv[0] is the command's name. Returns the exit code: 0 done, 1 failed while running, 2 wrong
@@ -15,6 +16,7 @@ typedef struct {
     const char *arguments; /* for the list of commands */
     const char *about;     /* one line */
     sim_command_f run;
+    bool every_process; /* under mpirun: played by all together; else process 0 alone runs it */
 } sim_command_t;
 
 const sim_command_t *sim_commands(size_t *n_p);

@@ -4,19 +4,20 @@
 #include "sim/cli/command.h"
 
 static const sim_command_t commands[] = {
-    { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run },
-    { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import },
+    { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run, true },
+    { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import, false },
     { "diagnose", "[LOG]",
-      "read a pasted out-of-memory message or log: what happened, what to change",
-      sim_cmd_diagnose },
+      "read a pasted out-of-memory message or log: what happened, what to change", sim_cmd_diagnose,
+      false },
     { "replay", "TRACE", "recorded allocator calls under other settings or another capacity",
-      sim_cmd_replay },
+      sim_cmd_replay, false },
     { "validate", "CORPUS.jsonl...", "measured runs beside estimators and simulation",
-      sim_cmd_validate },
-    { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys },
-    { "models", "", "known models for model.preset", sim_cmd_models },
-    { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus },
-    { "help", "[COMMAND]", "this list, or the options of one command", sim_cmd_help },
+      sim_cmd_validate, false },
+    { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys,
+      false },
+    { "models", "", "known models for model.preset", sim_cmd_models, false },
+    { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus, false },
+    { "help", "[COMMAND]", "this list, or the options of one command", sim_cmd_help, false },
 };
 
 const sim_command_t *sim_commands(size_t *n_p)

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What mpirun or srun says about this process before MPI is started. */
+ * The processes that mpirun or srun started together; main joins them first of all. */
 #ifndef SIM_CLI_LAUNCHER_H
 #define SIM_CLI_LAUNCHER_H
 
-/* Rank in the world that the launcher made; 0 without one. */
+#include "collectives/world.h"
+
+/* Join, mute standard output on all but process 0, and make running out of host memory end every
+ * process. False, with the reason printed, when that cannot be; call sim_launcher_leave() anyway.
+ */
+bool sim_launcher_join(void);
+
+/* The world of this run; a world of one without a launcher. */
+coll_world_t *sim_launcher_world(void);
+
+/* Rank of this process in it. */
 int sim_launcher_rank(void);
+
+/* Leave: every process gets process 0's exit code, which is returned. */
+int sim_launcher_leave(int code);
 
 #endif

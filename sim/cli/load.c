@@ -35,12 +35,11 @@ static bool fill(sim_scenario_t *scenario, const char *name, const char *text, s
     return sim_scenario_resolve(scenario, diag) && ok;
 }
 
-int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
+static int load_here(const char *path, const sim_options_t *options, sim_scenario_t *scenario)
 {
     char *text;
     size_t length;
     base_err_t err;
-    sim_scenario_init(scenario_p);
     if (base_infile_read(path, MAX_SCENARIO_BYTES, &text, &length, &err) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", err.text);
         return 2;
@@ -48,11 +47,43 @@ int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t 
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     base_diag_t diag;
     base_diag_init(&diag);
-    bool ok = fill(scenario_p, name, text, length, options, &diag);
+    bool ok = fill(scenario, name, text, length, options, &diag);
     sim_cli_print_diag(&diag);
     base_diag_fini(&diag);
     free(text);
     return ok ? 0 : 2;
+}
+
+int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
+{
+    sim_scenario_init(scenario_p);
+    return load_here(path, options, scenario_p);
+}
+
+int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
+                            sim_scenario_t *scenario_p)
+{
+    coll_world_t *world = sim_launcher_world();
+    char *text = NULL;
+    size_t length = 0;
+    int code = 0;
+    sim_scenario_init(scenario_p);
+    if (coll_world_process(world) == 0) {
+        code = load_here(path, options, scenario_p);
+        text = code == 0 ? sim_scenario_text(scenario_p) : NULL;
+        length = text != NULL ? strlen(text) : 0;
+    }
+    coll_world_broadcast(world, &text, &length);
+    if (coll_world_process(world) != 0) {
+        base_diag_t diag;
+        base_diag_init(&diag);
+        bool ok = text != NULL && sim_scenario_read(scenario_p, path, text, length, &diag) &&
+                  sim_scenario_resolve(scenario_p, &diag);
+        code = ok ? 0 : 2;
+        base_diag_fini(&diag);
+    }
+    free(text);
+    return code;
 }
 
 void sim_cli_warn_sweep(const sim_scenario_t *scenario, const char *command)

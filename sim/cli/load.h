@@ -13,6 +13,11 @@ void sim_cli_print_diag(const base_diag_t *diag);
  * is wrong was printed. *scenario_p is always initialised; free it with sim_scenario_fini(). */
 int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p);
 
+/* The same for every process of the run together: process 0 alone reads and speaks, all get the
+ * same scenario or the same code. */
+int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
+                            sim_scenario_t *scenario_p);
+
 /* Warn that this command leaves out what [sweep] says, if it says anything. */
 void sim_cli_warn_sweep(const sim_scenario_t *scenario, const char *command);
 

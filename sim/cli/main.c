@@ -71,7 +71,8 @@ static int dispatch(int argc, char **argv)
     }
     const sim_command_t *command = find_command(word);
     if (command != NULL)
-        return command->run(argc - 1, argv + 1);
+        return command->every_process || sim_launcher_rank() == 0 ? command->run(argc - 1, argv + 1)
+                                                                  : 0;
     if (word[0] != '-' && !is_scenario(word))
         return unknown_command(word);
     argv[0] = run;
@@ -82,11 +83,10 @@ int main(int argc, char **argv)
 {
     /* A file-size limit is then an error of write(), which leaves no half-written file behind. */
     signal(SIGXFSZ, SIG_IGN);
-    base_log_init(BASE_LOG_WARN, sim_launcher_rank());
-    int code = dispatch(argc, argv);
+    int code = sim_launcher_join() ? dispatch(argc, argv) : 2;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         base_log(BASE_LOG_ERROR, "standard output: cannot be written: %s", strerror(errno));
-        return code == 0 ? 1 : code;
+        code = code == 0 ? 1 : code;
     }
-    return code;
+    return sim_launcher_leave(code);
 }
