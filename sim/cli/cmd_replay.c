@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/base/infile.h"
 #include "sim/base/log.h"
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/cli/command.h"
 #include "sim/cli/json_file.h"
 #include "sim/cli/options.h"
+#include "sim/memory/pickle_read.h"
+#include "sim/memory/snapshot_read.h"
+#include "sim/study/recording.h"
+#include "sim/study/recording_report.h"
 #include "sim/study/replay.h"
 #include "sim/study/replay_check.h"
 #include "sim/study/replay_report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
     sim_options_t common;
     sim_text_list_t confs;
-    const char *capacity, *usable, *addresses, *check;
+    const char *capacity, *usable, *addresses, *check, *device;
 } replay_options_t;
 
 static const sim_option_t own[] = {
@@ -30,17 +36,22 @@ static const sim_option_t own[] = {
       "what the allocator can have of it: less context and communicators (default: all)" },
     { "addresses", 0, "POLICY", SIM_OPTION_TEXT, offsetof(replay_options_t, addresses),
       "where new segments lie: bump, reuse or down (default reuse)" },
+    { "device", 0, "N", SIM_OPTION_TEXT, offsetof(replay_options_t, device),
+      "which device of a snapshot (default: the first that has events)" },
     { "check", 0, "INDEX.tsv", SIM_OPTION_TEXT, offsetof(replay_options_t, check),
       "compare with golden runs; exit code 1 if one differs" },
 };
 
 static const sim_usage_t usage = {
     .command = "replay",
-    .arguments = "TRACE",
-    .about = "Play a recorded sequence of allocator calls (- is standard input) under other "
-             "settings or another\ncapacity. One call a line: a ID BYTES STREAM, f ID, "
-             "R ID STREAM (record_stream), y STREAM and\nY (work is complete), e (empty_cache), "
-             "c SETTINGS, m FRACTION, r, A, s. Exit code 3 if a request\nfails.",
+    .arguments = "TRACE|SNAPSHOT.pickle",
+    .about =
+        "Play a recorded sequence of allocator calls (- is standard input) under other "
+        "settings or another\ncapacity: a snapshot of "
+        "torch.cuda.memory._dump_snapshot(), or a text. One call a line: a ID BYTES STREAM, f ID, "
+        "R ID STREAM (record_stream), y STREAM and\nY (work is complete), e (empty_cache), "
+        "c SETTINGS, m FRACTION, r, A, s. Exit code 3 if a request\nfails; of a snapshot, under "
+        "the last settings.",
     .groups = SIM_OPTIONS_JSON,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
@@ -108,31 +119,192 @@ static const char *resolve_conf(const char *conf)
     return text != NULL ? text : "";
 }
 
-static int play(const replay_options_t *o, const char *name, const sim_trace_t *trace,
-                const sim_device_config_t *device)
+/* The recorded settings with expandable segments the other way. */
+static char *other_way(const char *recorded)
 {
-    size_t n = o->confs.n > 0 ? o->confs.n : 1;
+    static const char on[] = "expandable_segments:True";
+    const char *at = strstr(recorded, on);
+    if (at != NULL)
+        return base_xasprintf("%.*sexpandable_segments:False%s", (int)(at - recorded), recorded,
+                              at + sizeof(on) - 1);
+    return base_xasprintf("%s%s%s", recorded, recorded[0] != '\0' ? "," : "", on);
+}
+
+/* The settings to compare. Of a snapshot: the recorded ones, then those that were asked for or
+ * other_way(). Free with free_confs(). */
+static char **list_confs(const replay_options_t *o, const sim_snapshot_t *snap, size_t *n_p)
+{
+    char **confs = base_xcalloc(o->confs.n + 2, sizeof(*confs));
+    size_t n = 0;
+    const char *recorded = snap != NULL && snap->conf != NULL ? snap->conf : "";
+    if (snap != NULL || o->confs.n == 0)
+        confs[n++] = base_xstrdup(recorded);
+    for (size_t i = 0; i < o->confs.n; i++)
+        confs[n++] = base_xstrdup(resolve_conf(o->confs.text[i]));
+    if (snap != NULL && o->confs.n == 0)
+        confs[n++] = other_way(recorded);
+    *n_p = n;
+    return confs;
+}
+
+static void free_confs(char **confs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(confs[i]);
+    free(confs);
+}
+
+static int report(const replay_options_t *o, const sim_replay_report_t *rows,
+                  const sim_recording_report_t *of)
+{
+    const char *json = o->common.json;
+    int code = 0;
+    if (json != NULL) {
+        json_t *root = sim_replay_json(rows);
+        if (of != NULL)
+            json_object_set_new(root, "recording", sim_recording_json(of));
+        code = sim_cli_write_json(json, root);
+    }
+    if (json == NULL || strcmp(json, "-") != 0) {
+        sim_replay_print(rows, stdout);
+        if (of != NULL)
+            sim_recording_print(of, stdout);
+    }
+    return code;
+}
+
+/* `of` is NULL for a text trace. */
+static int play(const replay_options_t *o, const char *name, const sim_trace_t *trace,
+                const sim_device_config_t *device, sim_recording_report_t *of)
+{
+    size_t n;
+    char **confs = list_confs(o, of != NULL ? of->snapshot : NULL, &n);
     sim_replay_row_t *rows = base_xcalloc(n, sizeof(*rows));
     int code = 0;
     for (size_t i = 0; i < n && code != 2; i++) {
         base_err_t err;
-        rows[i].conf = o->confs.n > 0 ? resolve_conf(o->confs.text[i]) : "";
+        rows[i].conf = confs[i];
         if (sim_replay_run(trace, rows[i].conf, device, &rows[i].result, &err) != BASE_OK) {
             base_log(BASE_LOG_ERROR, "%s: settings \"%.200s\": %s", name, rows[i].conf, err.text);
             code = 2;
-        } else if (rows[i].result.n_ooms > 0) {
+        } else if (rows[i].result.n_ooms > 0 && of == NULL) {
             code = 3;
         }
     }
-    const char *json = o->common.json;
     if (code != 2) {
-        sim_replay_report_t report = { name, trace, *device, rows, n };
-        int json_code = json != NULL ? sim_cli_write_json(json, sim_replay_json(&report)) : 0;
-        if (json == NULL || strcmp(json, "-") != 0)
-            sim_replay_print(&report, stdout);
-        code = json_code != 0 ? json_code : code;
+        sim_replay_report_t all = { name, trace, *device, rows, n };
+        if (of != NULL) {
+            of->played = &rows[0].result;
+            code = rows[n - 1].result.n_ooms > 0 ? 3 : 0;
+        }
+        int report_code = report(o, &all, of);
+        code = report_code != 0 ? report_code : code;
     }
     free(rows);
+    free_confs(confs, n);
+    return code;
+}
+
+static int play_snapshot(const replay_options_t *o, const char *name, const sim_snapshot_t *snap,
+                         sim_device_config_t device)
+{
+    uint64_t index = 0;
+    while (o->device == NULL && index + 1 < snap->n_traces && snap->traces[index].n == 0)
+        index++;
+    if (o->device != NULL && !base_u64_parse(o->device, &index)) {
+        base_log(BASE_LOG_ERROR, "replay: --device %.60s: not a number", o->device);
+        return 2;
+    }
+    sim_recording_t rec;
+    base_err_t err;
+    if (sim_recording_init(&rec, snap, (size_t)index, &err) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s: %s", name, err.text);
+        return 2;
+    }
+    if (o->capacity == NULL && o->usable == NULL && rec.usable_bytes > 0 &&
+        rec.usable_bytes < device.usable_bytes)
+        device.usable_bytes = rec.usable_bytes;
+    sim_recording_report_t of = { .recording = &rec, .snapshot = snap, .device = (size_t)index };
+    int code = play(o, name, rec.trace, &device, &of);
+    sim_recording_fini(&rec);
+    return code;
+}
+
+static int play_text(const replay_options_t *o, const char *name, const char *text, size_t len,
+                     const sim_device_config_t *device)
+{
+    sim_trace_t *trace;
+    base_diag_t diag;
+    base_diag_init(&diag);
+    base_status_t status = sim_trace_parse(name, text, len, &trace, &diag);
+    show(&diag);
+    base_diag_fini(&diag);
+    if (status != BASE_OK)
+        return 2;
+    int code = play(o, name, trace, device, NULL);
+    sim_trace_destroy(trace);
+    return code;
+}
+
+/* Standard input may be either; it is read once and looked at. */
+static int play_stdin(const replay_options_t *o, const sim_device_config_t *device)
+{
+    char *text;
+    size_t len;
+    base_err_t err;
+    if (base_infile_read("-", SIZE_MAX / 4, &text, &len, &err) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", err.text);
+        return 2;
+    }
+    int code = 2;
+    sim_snapshot_t *snap;
+    if (!sim_pickle_detect(text, len)) {
+        code = play_text(o, "stdin", text, len, device);
+    } else if (sim_snapshot_parse(text, len, &snap, &err) == BASE_OK) {
+        code = play_snapshot(o, "stdin", snap, *device);
+        sim_snapshot_destroy(snap);
+    } else {
+        base_log(BASE_LOG_ERROR, "stdin: %s", err.text);
+    }
+    free(text);
+    return code;
+}
+
+static bool is_pickle(const char *path)
+{
+    unsigned char head[2];
+    FILE *in = fopen(path, "rb");
+    if (in == NULL)
+        return false;
+    size_t n = fread(head, 1, sizeof(head), in);
+    fclose(in);
+    return sim_pickle_detect(head, n);
+}
+
+static int play_file(const replay_options_t *o, const char *path, const sim_device_config_t *device)
+{
+    int code;
+    if (is_pickle(path)) {
+        sim_snapshot_t *snap;
+        base_err_t err;
+        if (sim_snapshot_read(path, &snap, &err) != BASE_OK) {
+            base_log(BASE_LOG_ERROR, "%s", err.text);
+            return 2;
+        }
+        code = play_snapshot(o, path, snap, *device);
+        sim_snapshot_destroy(snap);
+        return code;
+    }
+    sim_trace_t *trace;
+    base_diag_t diag;
+    base_diag_init(&diag);
+    base_status_t status = sim_trace_read(path, &trace, &diag);
+    show(&diag);
+    base_diag_fini(&diag);
+    if (status != BASE_OK)
+        return 2;
+    code = play(o, path, trace, device, NULL);
+    sim_trace_destroy(trace);
     return code;
 }
 
@@ -147,18 +319,8 @@ static int replay(const replay_options_t *o)
     }
     if (!read_device(o, &device))
         return 2;
-    const char *path = o->common.operands[0], *name = strcmp(path, "-") == 0 ? "stdin" : path;
-    sim_trace_t *trace;
-    base_diag_t diag;
-    base_diag_init(&diag);
-    base_status_t status = sim_trace_read(path, &trace, &diag);
-    show(&diag);
-    base_diag_fini(&diag);
-    if (status != BASE_OK)
-        return 2;
-    int code = play(o, name, trace, &device);
-    sim_trace_destroy(trace);
-    return code;
+    const char *path = o->common.operands[0];
+    return strcmp(path, "-") == 0 ? play_stdin(o, &device) : play_file(o, path, &device);
 }
 
 int sim_cmd_replay(int argc, char **argv)

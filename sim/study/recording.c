@@ -94,7 +94,8 @@ static void find_private_ranges(builder_t *b)
         b->private_ranges[b->n_private++][1] = s->addr + s->bytes;
         b->rec->private_bytes += s->bytes;
     }
-    qsort(b->private_ranges, b->n_private, sizeof(*b->private_ranges), by_addr);
+    if (b->n_private > 0)
+        qsort(b->private_ranges, b->n_private, sizeof(*b->private_ranges), by_addr);
 }
 
 /* Older files do not say of an event which pool it is of; its address tells while the segment is
@@ -168,7 +169,8 @@ static void find_before(builder_t *b)
                            block->state == SIM_SNAPSHOT_PENDING_FREE);
         }
     }
-    qsort(b->before, b->n_before, sizeof(*b->before), by_addr);
+    if (b->n_before > 0)
+        qsort(b->before, b->n_before, sizeof(*b->before), by_addr);
     b->rec->n_before = b->n_before;
 }
 

@@ -73,6 +73,10 @@ void sim_replay_print(const sim_replay_report_t *report, FILE *out)
     if (report->device.usable_bytes == SIM_DEVICE_MAX_BYTES)
         fprintf(out, "device: without bound, addresses %s\n\n",
                 sim_addresses_name(report->device.addresses));
+    else if (report->device.total_bytes == SIM_DEVICE_MAX_BYTES)
+        fprintf(out, "device: usable %s, addresses %s\n\n",
+                base_bytes_format(report->device.usable_bytes, usable),
+                sim_addresses_name(report->device.addresses));
     else
         fprintf(out, "device: %s, usable %s, addresses %s\n\n",
                 base_bytes_format(report->device.total_bytes, capacity),
