@@ -2,13 +2,18 @@
 #include "config.h"
 
 #include "sim/base/log.h"
+#include "sim/base/outfile.h"
 #include "sim/base/ranklist.h"
+#include "sim/base/xmem.h"
 #include "sim/cli/command.h"
+#include "sim/cli/json_file.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/report/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const sim_usage_t usage = {
     .command = "run",
@@ -19,16 +24,95 @@ static const sim_usage_t usage = {
     .max_operands = 1,
 };
 
-static int check_ranks(const sim_options_t *options, uint32_t world_size)
+static int write_csv(const char *path, const sim_report_t *report)
 {
-    base_ranklist_t list = { 0 };
+    base_outfile_t *out;
     base_err_t err;
-    if (options->ranks != NULL &&
-        base_ranklist_parse(options->ranks, world_size, &list, &err) != BASE_OK) {
+    base_status_t status = base_outfile_open(path, &out, &err);
+    if (status == BASE_OK) {
+        sim_report_csv(report, base_outfile_stream(out));
+        status = base_outfile_commit(out, &err);
+    }
+    if (status != BASE_OK)
+        base_log(BASE_LOG_ERROR, "%s", err.text);
+    return base_err_exit_code(status);
+}
+
+static bool is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+/* The text goes to standard output unless a file took that place. */
+static int write_report(const sim_report_t *report, const sim_options_t *options)
+{
+    int code = 0;
+    if (options->json != NULL)
+        code = sim_cli_write_json(options->json, sim_report_json(report));
+    if (code == 0 && options->csv != NULL)
+        code = write_csv(options->csv, report);
+    if (code == 0 && !is_stdout(options->json) && !is_stdout(options->csv))
+        sim_report_text(report, stdout);
+    if (code != 0)
+        return code;
+    return report->verdict.n_out_of_memory > 0 ? 3 : 0;
+}
+
+static int fail(const base_err_t *err)
+{
+    base_log(BASE_LOG_ERROR, "%s", err->text);
+    return base_err_exit_code(err->status);
+}
+
+static int report(const sim_scenario_t *scenario, const sim_job_t *job,
+                  const sim_options_t *options, const bool *is_skipped)
+{
+    const char *path = options->operands[0];
+    base_err_t err;
+    sim_report_t report;
+    if (sim_report_init(&report, scenario, job, strcmp(path, "-") == 0 ? "standard input" : path,
+                        is_skipped, &err) != BASE_OK)
+        return fail(&err);
+    int code = write_report(&report, options);
+    sim_report_fini(&report);
+    return code;
+}
+
+/* All processes play; process 0 has the results. */
+static int play(const sim_scenario_t *scenario, const sim_options_t *options,
+                const bool *is_skipped)
+{
+    base_err_t err;
+    sim_job_t job;
+    sim_job_options_t job_options = { .is_skipped = is_skipped };
+    coll_world_t *world = sim_launcher_world();
+    if (sim_job_play_together(scenario, world, &job_options, &job, &err) != BASE_OK)
+        return fail(&err);
+    int code = coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped) : 0;
+    sim_job_fini(&job);
+    return code;
+}
+
+/* *is_skipped_p: which ranks --ranks leaves out, NULL without it; the caller frees. */
+static int select_ranks(const sim_scenario_t *scenario, const sim_options_t *options,
+                        bool **is_skipped_p)
+{
+    *is_skipped_p = NULL;
+    if (options->ranks == NULL)
+        return 0;
+    uint32_t n = scenario->grid.world_size;
+    base_ranklist_t list;
+    base_err_t err;
+    if (base_ranklist_parse(options->ranks, n, &list, &err) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "run: --ranks: %s", err.text);
         return 2;
     }
+    bool *is_skipped = base_xcalloc(n, sizeof(*is_skipped));
+    memset(is_skipped, true, n * sizeof(*is_skipped));
+    for (size_t i = 0; i < list.n; i++)
+        is_skipped[list.ranks[i]] = false;
     base_ranklist_fini(&list);
+    *is_skipped_p = is_skipped;
     return 0;
 }
 
@@ -47,17 +131,17 @@ int sim_cmd_run(int argc, char **argv)
     int code = sim_options_parse(&usage, argc, argv, &options);
     if (code == SIM_OPTIONS_GO_ON) {
         sim_scenario_t scenario;
+        bool *is_skipped = NULL;
         code = sim_cli_load_everywhere(options.operands[0], &options, &scenario);
         if (code == 0)
-            code = share_gpus((uint32_t)scenario.world_size);
+            code = share_gpus(scenario.grid.world_size);
         if (code == 0)
-            code = check_ranks(&options, (uint32_t)scenario.world_size);
+            code = select_ranks(&scenario, &options, &is_skipped);
         if (code == 0) {
             sim_cli_warn_sweep(&scenario, usage.command);
-            char *text = sim_scenario_text(&scenario);
-            fputs(text, stdout);
-            free(text);
+            code = play(&scenario, &options, is_skipped);
         }
+        free(is_skipped);
         sim_scenario_fini(&scenario);
     }
     sim_options_fini(&options);

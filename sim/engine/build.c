@@ -88,10 +88,8 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
     return sim_ddp_buffer_shard(&chunk->ddp[param->buffer], i, share->n_shards, share->shard);
 }
 
-/* Called for each parameter of which this rank owns a part. */
-typedef bool (*owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t n_elements);
-
-static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, bool is_vector, owned_f visit)
+static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, bool is_vector, sim_owned_f visit,
+                        void *arg)
 {
     sim_player_chunk_t *chunk = &p->chunks[c];
     const sim_param_t *param = &chunk->chunk.params.params[i];
@@ -99,19 +97,19 @@ static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, bool is_vector,
         return true;
     uint64_t n_elements = owned_elements(p, chunk, i);
     p->now.chunk = (uint16_t)c;
-    return n_elements == 0 || visit(p, param, n_elements);
+    return n_elements == 0 || visit(p, param, n_elements, arg);
 }
 
 /* In the order of the optimizer: the decayed parameters of all chunks, then the vectors; within a
  * chunk as registered, or as they lie in the buffer, which is the other way round. */
-static bool foreach_owned(sim_player_t *p, owned_f visit)
+bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
 {
     for (int group = 0; group < 2; group++) {
         for (uint32_t c = 0; c < p->n_chunks; c++) {
             uint32_t n = p->chunks[c].chunk.params.n;
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t i = p->scenario->use_distributed_optimizer ? n - 1 - k : k;
-                if (!visit_owned(p, c, i, group == 1, visit))
+                if (!visit_owned(p, c, i, group == 1, visit, arg))
                     return false;
             }
         }
@@ -131,8 +129,10 @@ static bool add_fp32(sim_player_t *p, sim_statics_t *list, const sim_param_t *pa
 }
 
 /* A 16-bit clone is made, converted, and let go. */
-static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements,
+                           void *arg)
 {
+    (void)arg;
     sim_tensor_t clone = { .name = "main_param_clone",
                            .bytes = n_elements * p->dims.e,
                            .layer = param->layer,
@@ -151,7 +151,7 @@ static bool build_optimizer(sim_player_t *p)
     p->now.phase = SIM_PHASE_OPTIMIZER_BUILD;
     if (!has_16_bit_params(p))
         return true; /* the parameters are their own main parameters */
-    return foreach_owned(p, add_main_param);
+    return sim_player_foreach_owned(p, add_main_param, NULL);
 }
 
 bool sim_player_build(sim_player_t *p)
@@ -166,8 +166,9 @@ bool sim_player_zero_grad(sim_player_t *p)
     return true;
 }
 
-static bool add_moments(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+static bool add_moments(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
 {
+    (void)arg;
     if (p->scenario->optimizer != SIM_OPTIMIZER_ADAM)
         return add_fp32(p, &p->optimizer, param, n_elements, "momentum");
     return add_fp32(p, &p->optimizer, param, n_elements, "exp_avg") &&
@@ -179,11 +180,12 @@ static bool make_moments(sim_player_t *p)
     if (p->has_moments)
         return true;
     p->has_moments = true;
-    return foreach_owned(p, add_moments);
+    return sim_player_foreach_owned(p, add_moments, NULL);
 }
 
-static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_elements)
+static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
 {
+    (void)arg;
     return add_fp32(p, &p->grad_copies, param, n_elements, "main_grad_copy");
 }
 
@@ -193,7 +195,8 @@ bool sim_player_step(sim_player_t *p, bool is_skipped)
 {
     p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
     p->now.microbatch = 0;
-    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES && !foreach_owned(p, add_grad_copy))
+    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES &&
+        !sim_player_foreach_owned(p, add_grad_copy, NULL))
         return false;
     return is_skipped || make_moments(p);
 }

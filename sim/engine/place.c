@@ -25,6 +25,14 @@ sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
     return place;
 }
 
+sim_place_t sim_place_program(const sim_place_t *place)
+{
+    sim_place_t program = *place;
+    program.dense.shard = 0;
+    program.expert.shard = 0;
+    return program;
+}
+
 static int compare_u64(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;

@@ -30,7 +30,10 @@ static inline const sim_share_t *sim_place_share(const sim_place_t *place, sim_b
 /* `coord` lies in the scenario's grid. */
 sim_place_t sim_place_of(const sim_scenario_t *scenario, const topo_coord_t *coord);
 
-/* Total order; 0 = equal. */
+/* The place without which shares: all that the model chunks, tapes and order depend on. */
+sim_place_t sim_place_program(const sim_place_t *place);
+
+/* Total order, pipeline ranks first, shares last; 0 = equal. */
 int sim_place_compare(const sim_place_t *a, const sim_place_t *b);
 
 #endif

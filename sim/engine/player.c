@@ -306,8 +306,10 @@ bool sim_player_run(sim_player_t *p, const sim_step_t *step)
         maybe_retire(c, step->microbatch);
         return true;
     case SIM_STEP_RECV_FORWARD:
+        p->now.phase = SIM_PHASE_FORWARD;
         return receive(p, c, step->microbatch, SIM_SLOT_INPUT);
     case SIM_STEP_RECV_BACKWARD:
+        p->now.phase = SIM_PHASE_BACKWARD;
         return receive(p, c, step->microbatch, SIM_SLOT_OUTPUT_GRAD);
     case SIM_STEP_FREE_INPUT:
         free_border(p, c, step, SIM_SLOT_INPUT);

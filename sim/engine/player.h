@@ -89,6 +89,10 @@ base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
                               const sim_place_t *place, bool unlimited, base_err_t *err);
 void sim_player_fini(sim_player_t *p);
 
+/* The same without allocator and device: what is played, but nothing to play it on. */
+base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *scenario,
+                                      const sim_place_t *place, base_err_t *err);
+
 /* The order of passes of a rank at `place`. */
 base_status_t sim_player_order(const sim_scenario_t *scenario, const sim_place_t *place,
                                sim_order_t *order_p, base_err_t *err);
@@ -105,6 +109,13 @@ void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
 
 /* Free what forward passes hold until the next iteration. */
 void sim_player_release_held(sim_player_t *p);
+
+/* Visit each parameter of which this rank's optimizer owns a part, in the optimizer's order, with
+ * p->now.chunk set to the parameter's. Ends at the first false, which is returned. All that depends
+ * on the place's shard comes from here. */
+typedef bool (*sim_owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t n_elements,
+                            void *arg);
+bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg);
 
 /* The parts of a run, in order. False as above. */
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */

@@ -103,23 +103,29 @@ base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place
     return sim_order_init(order_p, &config, err);
 }
 
-base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *s, const sim_place_t *place,
-                              bool unlimited, base_err_t *err)
+base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
+                                      const sim_place_t *place, base_err_t *err)
 {
     *p = (sim_player_t){ .scenario = s, .place = *place };
     base_status_t status = sim_dims_init(&p->dims, s, err);
+    if (status == BASE_OK)
+        status = sim_player_order(s, place, &p->order, err);
     if (status != BASE_OK)
         return status;
     p->n_chunks = s->stages.vpp;
     p->n_microbatches = (uint32_t)s->n_microbatches;
-    status = sim_player_order(s, place, &p->order, err);
-    if (status != BASE_OK)
-        return status;
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
     for (uint32_t c = 0; c < p->n_chunks; c++)
         init_chunk(p, c);
     p->persistent_blocks = base_xcalloc(p->persistent.n, sizeof(*p->persistent_blocks));
     for (uint32_t i = 0; i < p->persistent.n; i++)
         p->persistent_blocks[i] = SIM_BLOCK_NONE;
-    return init_memory(p, unlimited, err);
+    return BASE_OK;
+}
+
+base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
+                              const sim_place_t *place, bool unlimited, base_err_t *err)
+{
+    base_status_t status = sim_player_init_program(p, scenario, place, err);
+    return status == BASE_OK ? init_memory(p, unlimited, err) : status;
 }

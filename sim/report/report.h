@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the peaks of a job mean, and the report in its forms: text, JSON, CSV. */
+#ifndef SIM_REPORT_REPORT_H
+#define SIM_REPORT_REPORT_H
+
+#include "sim/engine/job.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+typedef enum {
+    SIM_CAUSE_NONE,          /* it fits */
+    SIM_CAUSE_CAPACITY,      /* what is allocated at once is more than there is */
+    SIM_CAUSE_FRAGMENTATION, /* that would fit; what the allocator has to reserve for it does not */
+} sim_cause_t;
+
+typedef enum { SIM_ANSWER_NOT_ASKED, SIM_ANSWER_NO, SIM_ANSWER_YES } sim_answer_t;
+
+typedef struct {
+    uint32_t n_out_of_memory; /* ranks */
+    uint32_t worst_rank;      /* misses by most; when all fit: has the least headroom */
+    uint64_t headroom_bytes;  /* of the worst rank; 0 when it does not fit */
+
+    /* Of the worst rank, when it does not fit. */
+    sim_cause_t cause;
+    bool need_is_known; /* false: more than the largest device that can be simulated */
+    uint64_t needed_allocated_bytes, needed_reserved_bytes; /* on a device without end */
+    uint64_t misses_by_bytes;                               /* needed reserved less usable */
+    /* With expandable_segments:True, every rank that runs out of memory now: played, not guessed.
+     * Not asked when the scenario sets it already. */
+    sim_answer_t fits_expandable;
+    uint64_t expandable_reserved_bytes; /* peak of the worst rank then, when it fits */
+} sim_verdict_t;
+
+typedef struct {
+    const sim_scenario_t *scenario;
+    const sim_job_t *job;
+    const char *name;       /* of the scenario file */
+    const bool *is_skipped; /* by rank, borrowed; NULL = none is */
+    uint64_t usable_bytes;  /* what PyTorch can have */
+    sim_verdict_t verdict;
+    sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
+} sim_report_t;
+
+/* Judge a job that was played; what is borrowed must outlive the report. Plays the worst rank again
+ * for its list, and ranks that do not fit under other conditions. Fails as sim_simulate_rank()
+ * does. Free with sim_report_fini(), which takes a zeroed struct too. */
+base_status_t sim_report_init(sim_report_t *report_p, const sim_scenario_t *scenario,
+                              const sim_job_t *job, const char *name, const bool *is_skipped,
+                              base_err_t *err);
+void sim_report_fini(sim_report_t *report);
+
+/* Figures of one rank. What is reserved in the end includes what the allocator only keeps. */
+typedef struct {
+    uint64_t total_bytes;       /* of the device */
+    uint64_t outside_bytes;     /* CUDA context, communicators and others */
+    uint64_t reserved_bytes;    /* peak of the allocator */
+    uint64_t allocated_bytes;   /* peak of the tensors */
+    uint64_t cached_bytes;      /* reserved less allocated */
+    uint64_t device_used_bytes; /* outside and reserved */
+    uint64_t headroom_bytes;    /* total less device_used */
+} sim_ledger_t;
+
+sim_ledger_t sim_report_ledger(const sim_report_t *report, const sim_rank_result_t *result);
+
+/* Whether `rank` is part of the report. */
+bool sim_report_shows(const sim_report_t *report, uint32_t rank);
+
+/* Text for people, at most 100 columns. */
+void sim_report_text(const sim_report_t *report, FILE *out);
+
+/* "mbsim.report/1"; the caller owns it. */
+json_t *sim_report_json(const sim_report_t *report);
+
+/* One line a rank, all sizes in bytes. */
+void sim_report_csv(const sim_report_t *report, FILE *out);
+
+#endif

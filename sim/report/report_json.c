@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/xmem.h"
+#include "sim/report/moment.h"
+#include "sim/report/report.h"
+#include "sim/scenario/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_uint(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static void set_text(json_t *object, const char *key, const char *value)
+{
+    json_object_set_new(object, key, json_string(value));
+}
+
+/* ---- scenario ---- */
+
+static json_t *key_value(const sim_key_t *key, const void *field)
+{
+    uint64_t number;
+    double real;
+    switch (key->type) {
+    case SIM_KEY_COUNT:
+    case SIM_KEY_BYTES:
+        memcpy(&number, field, sizeof(number));
+        return json_integer((json_int_t)number);
+    case SIM_KEY_BOOL:
+        return json_boolean(*(const bool *)field);
+    case SIM_KEY_REAL:
+        memcpy(&real, field, sizeof(real));
+        return json_real(real);
+    default: {
+        char *text = sim_key_format(key, field);
+        json_t *value = text != NULL ? json_string(text) : json_null();
+        free(text);
+        return value;
+    }
+    }
+}
+
+/* Every key by section: numbers, booleans, texts; sizes in bytes; null = not given. */
+static json_t *scenario_json(const sim_scenario_t *scenario)
+{
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    json_t *all = json_object();
+    for (size_t i = 0; i < n; i++) {
+        json_t *section = json_object_get(all, keys[i].section);
+        if (section == NULL) {
+            section = json_object();
+            json_object_set_new(all, keys[i].section, section);
+        }
+        json_object_set_new(section, keys[i].name,
+                            key_value(&keys[i], (const char *)scenario + keys[i].offset));
+    }
+    return all;
+}
+
+/* ---- one rank ---- */
+
+static json_t *moment_json(const sim_moment_t *m)
+{
+    json_t *moment = json_object();
+    set_uint(moment, "iteration", m->iteration);
+    set_text(moment, "phase", sim_phase_name((sim_phase_t)m->phase));
+    bool in_pass = sim_moment_is_in_pass(m);
+    json_object_set_new(moment, "microbatch", in_pass ? json_integer(m->microbatch) : json_null());
+    json_object_set_new(moment, "chunk", in_pass ? json_integer(m->chunk) : json_null());
+    json_object_set_new(moment, "layer",
+                        m->layer != SIM_NO_LAYER ? json_integer(m->layer) : json_null());
+    set_text(moment, "module", sim_module_name((sim_module_t)m->module));
+    return moment;
+}
+
+/* Both breakdowns of the same bytes; each adds up to the allocated bytes. */
+static void set_holders(json_t *object, const sim_holders_t *holders)
+{
+    json_t *categories = json_object(), *modules = json_object();
+    for (int i = 0; i < SIM_N_CATEGORIES; i++)
+        set_uint(categories, sim_category_name((sim_category_t)i),
+                 sim_holders_category(holders, (sim_category_t)i));
+    for (int i = 0; i < SIM_N_MODULES; i++)
+        set_uint(modules, sim_module_name((sim_module_t)i),
+                 sim_holders_module(holders, (sim_module_t)i));
+    json_object_set_new(object, "categories", categories);
+    json_object_set_new(object, "modules", modules);
+}
+
+static json_t *ledger_json(const sim_report_t *report, const sim_rank_result_t *r)
+{
+    sim_ledger_t l = sim_report_ledger(report, r);
+    json_t *ledger = json_object(), *outside = json_object();
+    set_uint(ledger, "total_bytes", l.total_bytes);
+    set_uint(ledger, "headroom_bytes", l.headroom_bytes);
+    set_uint(ledger, "device_used_bytes", l.device_used_bytes);
+    set_uint(ledger, "outside_bytes", l.outside_bytes);
+    set_uint(outside, "reserved_outside_bytes", l.outside_bytes);
+    json_object_set_new(ledger, "outside", outside);
+    set_uint(ledger, "reserved_bytes", l.reserved_bytes);
+    set_uint(ledger, "cached_bytes", l.cached_bytes);
+    set_uint(ledger, "allocated_bytes", l.allocated_bytes);
+    set_holders(ledger, &r->at_peak);
+    return ledger;
+}
+
+static json_t *iterations_json(const sim_rank_result_t *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
+        const sim_iteration_t *it = &r->iterations[i];
+        json_t *one = json_object();
+        set_uint(one, "iteration", i + 1);
+        set_uint(one, "allocated_bytes", it->allocated_bytes);
+        set_uint(one, "reserved_bytes", it->reserved_bytes);
+        set_uint(one, "max_allocated_bytes", it->max_allocated_bytes);
+        set_uint(one, "max_reserved_bytes", it->max_reserved_bytes);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static json_t *out_of_memory_json(const sim_rank_result_t *r)
+{
+    if (!r->is_out_of_memory)
+        return json_null();
+    json_t *oom = json_object();
+    json_object_set_new(oom, "moment", moment_json(&r->oom_moment));
+    set_text(oom, "tensor", r->oom_tensor);
+    set_uint(oom, "asked_bytes", r->oom_requested_bytes);
+    set_uint(oom, "tried_to_allocate_bytes", r->oom.requested_bytes);
+    set_uint(oom, "device_total_bytes", r->oom.device_total_bytes);
+    set_uint(oom, "device_free_bytes", r->oom.device_free_bytes);
+    set_uint(oom, "allocated_bytes", r->oom.allocated_bytes);
+    set_uint(oom, "reserved_bytes", r->oom.reserved_bytes);
+    set_uint(oom, "reserved_unallocated_bytes", r->oom.reserved_bytes - r->oom.allocated_bytes);
+    set_uint(oom, "largest_free_block_bytes", r->oom.largest_free_block_bytes);
+    set_holders(oom, &r->at_oom);
+    return oom;
+}
+
+/* What equal ranks have in common. */
+static json_t *class_json(const sim_report_t *report, const sim_rank_result_t *r)
+{
+    json_t *one = json_object();
+    sim_ledger_t l = sim_report_ledger(report, r);
+    json_object_set_new(one, "fits", json_boolean(!r->is_out_of_memory));
+    set_uint(one, "n_parameters", r->n_parameters);
+    set_uint(one, "max_allocated_bytes", l.allocated_bytes);
+    set_uint(one, "max_reserved_bytes", l.reserved_bytes);
+    set_uint(one, "device_used_bytes", l.device_used_bytes);
+    set_uint(one, "headroom_bytes", l.headroom_bytes);
+    json_object_set_new(one, "allocated_moment", moment_json(&r->allocated_moment));
+    json_object_set_new(one, "reserved_moment", moment_json(&r->reserved_moment));
+    json_object_set_new(one, "ledger", ledger_json(report, r));
+    json_object_set_new(one, "iterations", iterations_json(r));
+    set_uint(one, "n_allocator_ops", r->n_allocator_ops);
+    set_uint(one, "n_alloc_retries", r->n_alloc_retries);
+    json_object_set_new(one, "out_of_memory", out_of_memory_json(r));
+    return one;
+}
+
+static json_t *coordinates_json(const sim_scenario_t *scenario, uint32_t rank)
+{
+    topo_coord_t c = { 0 };
+    topo_grid_coord(&scenario->grid, rank, &c, NULL); /* rank < world_size: cannot fail */
+    json_t *coordinates = json_object();
+    set_uint(coordinates, "tp", c.tp);
+    set_uint(coordinates, "cp", c.cp);
+    set_uint(coordinates, "dp", c.dp);
+    set_uint(coordinates, "pp", c.pp);
+    set_uint(coordinates, "etp", c.etp);
+    set_uint(coordinates, "ep", c.ep);
+    set_uint(coordinates, "edp", c.edp);
+    return coordinates;
+}
+
+static json_t *ranks_json(const sim_report_t *report)
+{
+    const sim_classes_t *classes = &report->job->classes;
+    json_t **common = base_xcalloc(classes->n_classes, sizeof(json_t *));
+    json_t *list = json_array();
+    for (uint32_t rank = 0; rank < classes->n_ranks; rank++) {
+        if (!sim_report_shows(report, rank))
+            continue;
+        uint32_t c = classes->of_rank[rank];
+        if (common[c] == NULL)
+            common[c] = class_json(report, &report->job->results[c]);
+        json_t *one = json_object();
+        set_uint(one, "rank", rank);
+        json_object_set_new(one, "coordinates", coordinates_json(report->scenario, rank));
+        json_object_update(one, common[c]); /* shares the parts */
+        json_array_append_new(list, one);
+    }
+    for (uint32_t c = 0; c < classes->n_classes; c++)
+        json_decref(common[c]);
+    free(common);
+    return list;
+}
+
+/* ---- verdict, worst rank ---- */
+
+static json_t *out_of_memory_ranks(const sim_report_t *report)
+{
+    json_t *list = json_array();
+    for (uint32_t rank = 0; rank < report->job->classes.n_ranks; rank++) {
+        if (sim_report_shows(report, rank) && sim_job_result(report->job, rank)->is_out_of_memory)
+            json_array_append_new(list, json_integer(rank));
+    }
+    return list;
+}
+
+static json_t *verdict_json(const sim_report_t *report)
+{
+    static const char *const causes[] = {
+        [SIM_CAUSE_CAPACITY] = "capacity", [SIM_CAUSE_FRAGMENTATION] = "fragmentation"
+    };
+    const sim_verdict_t *v = &report->verdict;
+    bool fits = v->n_out_of_memory == 0;
+    json_t *verdict = json_object();
+    json_object_set_new(verdict, "fits", json_boolean(fits));
+    set_uint(verdict, "worst_rank", v->worst_rank);
+    json_object_set_new(verdict, "out_of_memory_ranks", out_of_memory_ranks(report));
+    if (fits) {
+        set_uint(verdict, "headroom_bytes", v->headroom_bytes);
+        return verdict;
+    }
+    set_text(verdict, "cause", causes[v->cause]);
+    if (v->need_is_known) {
+        set_uint(verdict, "needed_allocated_bytes", v->needed_allocated_bytes);
+        set_uint(verdict, "needed_reserved_bytes", v->needed_reserved_bytes);
+        set_uint(verdict, "misses_by_bytes", v->misses_by_bytes);
+    }
+    json_object_set_new(verdict, "fits_with_expandable_segments",
+                        v->fits_expandable == SIM_ANSWER_NOT_ASKED
+                            ? json_null()
+                            : json_boolean(v->fits_expandable == SIM_ANSWER_YES));
+    if (v->fits_expandable == SIM_ANSWER_YES)
+        set_uint(verdict, "reserved_bytes_with_expandable_segments", v->expandable_reserved_bytes);
+    return verdict;
+}
+
+static json_t *alive_json(const sim_rank_result_t *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->n_alive; i++) {
+        const sim_alive_t *a = &r->alive[i];
+        bool in_pass = a->phase == SIM_PHASE_FORWARD || a->phase == SIM_PHASE_BACKWARD;
+        json_t *one = json_object();
+        set_text(one, "name", a->name);
+        set_uint(one, "bytes", a->block_bytes);
+        set_text(one, "category", sim_category_name((sim_category_t)a->category));
+        set_text(one, "module", sim_module_name((sim_module_t)a->module));
+        if (a->layer != SIM_NO_LAYER)
+            set_uint(one, "layer", a->layer);
+        set_uint(one, "chunk", a->chunk);
+        if (in_pass)
+            set_uint(one, "microbatch", a->microbatch);
+        set_text(one, "made_in", sim_phase_name((sim_phase_t)a->phase));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+/* Everything that is alive on the worst rank, at its peak or when it ran out of memory. */
+static json_t *worst_json(const sim_report_t *report)
+{
+    const sim_rank_result_t *w = &report->worst;
+    json_t *worst = json_object();
+    set_uint(worst, "rank", w->rank);
+    json_object_set_new(worst, "moment",
+                        moment_json(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment));
+    json_object_set_new(worst, "tensors", alive_json(w));
+    return worst;
+}
+
+json_t *sim_report_json(const sim_report_t *report)
+{
+    json_t *root = json_object();
+    set_text(root, "schema", "mbsim.report/1");
+    set_text(root, "version", PACKAGE_VERSION);
+    set_text(root, "name", report->name);
+    json_object_set_new(root, "scenario", scenario_json(report->scenario));
+    json_object_set_new(root, "verdict", verdict_json(report));
+    json_object_set_new(root, "ranks", ranks_json(report));
+    json_object_set_new(root, "worst", worst_json(report));
+    return root;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The report for people. */
+#include "config.h"
+
+#include "sim/base/units.h"
+#include "sim/base/xmem.h"
+#include "sim/report/moment.h"
+#include "sim/report/rank_list.h"
+#include "sim/report/report.h"
+#include "sim/report/table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_LARGEST = 10, LIST_TEXT = 80 };
+
+typedef char size_text_t[BASE_BYTES_TEXT];
+
+static void print_title(const sim_report_t *r, FILE *out)
+{
+    const sim_scenario_t *s = r->scenario;
+    const topo_grid_t *g = &s->grid;
+    size_text_t total;
+    fprintf(out, "%s: %" PRIu32 " x %s (%s)", r->name, g->world_size, s->gpu_p->name,
+            base_bytes_format(s->memory_bytes, total));
+    fprintf(out, "; TP %" PRIu32 ", PP %" PRIu32, g->tp, g->pp);
+    if (s->stages.vpp > 1)
+        fprintf(out, ", VPP %" PRIu32, s->stages.vpp);
+    if (g->cp > 1)
+        fprintf(out, ", CP %" PRIu32, g->cp);
+    if (g->ep > 1)
+        fprintf(out, ", EP %" PRIu32, g->ep);
+    fprintf(out,
+            ", DP %" PRIu32 "; %" PRIu64 " micro-batches of %" PRIu64 " x %" PRIu64 " tokens\n\n",
+            g->dp, s->n_microbatches, s->micro_batch_size, s->seq_length);
+}
+
+/* ---- the worst rank ---- */
+
+static void print_ledger_line(FILE *out, int depth, const char *name, uint64_t bytes,
+                              uint64_t total_bytes)
+{
+    size_text_t size;
+    fprintf(out, "  %*s%-*s %11s %6.1f %%\n", 2 * depth, "", 24 - 2 * depth, name,
+            base_bytes_format(bytes, size),
+            total_bytes > 0 ? 100.0 * (double)bytes / (double)total_bytes : 0.0);
+}
+
+static void print_ledger(const sim_report_t *r, FILE *out)
+{
+    sim_ledger_t l = sim_report_ledger(r, &r->worst);
+    print_ledger_line(out, 0, "device", l.total_bytes, l.total_bytes);
+    print_ledger_line(out, 1, "outside PyTorch", l.outside_bytes, l.total_bytes);
+    print_ledger_line(out, 1, "reserved, peak", l.reserved_bytes, l.total_bytes);
+    print_ledger_line(out, 2, "allocated, peak", l.allocated_bytes, l.total_bytes);
+    print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
+    print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
+    fputc('\n', out);
+}
+
+typedef struct {
+    const char *name;
+    uint64_t bytes;
+} share_t;
+
+static int by_bytes(const void *a, const void *b)
+{
+    const share_t *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static void print_share(FILE *out, const share_t *share, uint64_t total_bytes)
+{
+    size_text_t size;
+    fprintf(out, "  %-14s %11s %5.1f %%", share->name, base_bytes_format(share->bytes, size),
+            total_bytes > 0 ? 100.0 * (double)share->bytes / (double)total_bytes : 0.0);
+}
+
+/* Categories on the left, modules on the right, largest first, empty ones left out. */
+static void print_holders(const sim_holders_t *holders, FILE *out)
+{
+    share_t left[SIM_N_CATEGORIES], right[SIM_N_MODULES];
+    uint64_t total_bytes = sim_holders_total(holders);
+    for (int i = 0; i < SIM_N_CATEGORIES; i++)
+        left[i] = (share_t){ sim_category_name((sim_category_t)i),
+                             sim_holders_category(holders, (sim_category_t)i) };
+    for (int i = 0; i < SIM_N_MODULES; i++)
+        right[i] = (share_t){ sim_module_name((sim_module_t)i),
+                              sim_holders_module(holders, (sim_module_t)i) };
+    qsort(left, SIM_N_CATEGORIES, sizeof(left[0]), by_bytes);
+    qsort(right, SIM_N_MODULES, sizeof(right[0]), by_bytes);
+    fprintf(out, "  %-34s      %s\n", "by category", "by module");
+    for (int i = 0; i < SIM_N_MODULES || i < SIM_N_CATEGORIES; i++) {
+        bool has_left = i < SIM_N_CATEGORIES && left[i].bytes > 0;
+        bool has_right = i < SIM_N_MODULES && right[i].bytes > 0;
+        if (!has_left && !has_right)
+            break;
+        if (has_left)
+            print_share(out, &left[i], total_bytes);
+        else
+            fprintf(out, "%36s", "");
+        if (has_right) {
+            fputs("    ", out);
+            print_share(out, &right[i], total_bytes);
+        }
+        fputc('\n', out);
+    }
+    fputc('\n', out);
+}
+
+/* Tensors of one name, category and module. */
+typedef struct {
+    const sim_alive_t *largest;
+    uint64_t n, bytes;
+} group_t;
+
+static int by_kind(const void *a, const void *b)
+{
+    const sim_alive_t *x = *(const sim_alive_t *const *)a, *y = *(const sim_alive_t *const *)b;
+    int order = strcmp(x->name, y->name);
+    if (order == 0)
+        order = (int)x->category - (int)y->category;
+    if (order == 0)
+        order = (int)x->module - (int)y->module;
+    if (order == 0 && x->block_bytes != y->block_bytes)
+        order = x->block_bytes > y->block_bytes ? -1 : 1;
+    return order;
+}
+
+static bool is_same_kind(const sim_alive_t *a, const sim_alive_t *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->category == b->category && a->module == b->module;
+}
+
+static int by_group_bytes(const void *a, const void *b)
+{
+    const group_t *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return by_kind(&x->largest, &y->largest);
+}
+
+/* Returns the number of groups, largest first; *groups_p is the caller's to free. */
+static uint32_t group_alive(const sim_rank_result_t *result, group_t **groups_p)
+{
+    const sim_alive_t **order = base_xcalloc(result->n_alive, sizeof(*order));
+    for (uint32_t i = 0; i < result->n_alive; i++)
+        order[i] = &result->alive[i];
+    qsort(order, result->n_alive, sizeof(*order), by_kind);
+    group_t *groups = base_xcalloc(result->n_alive, sizeof(*groups));
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < result->n_alive; i++) {
+        const sim_alive_t *a = order[i];
+        if (n == 0 || !is_same_kind(groups[n - 1].largest, a))
+            groups[n++] = (group_t){ .largest = a };
+        groups[n - 1].n++;
+        groups[n - 1].bytes += a->block_bytes;
+    }
+    free(order);
+    qsort(groups, n, sizeof(*groups), by_group_bytes);
+    *groups_p = groups;
+    return n;
+}
+
+static void print_largest(const sim_rank_result_t *result, FILE *out)
+{
+    group_t *groups;
+    uint32_t n = group_alive(result, &groups);
+    fprintf(out, "  largest of %" PRIu32 " tensors alive\n", result->n_alive);
+    for (uint32_t i = 0; i < n && i < N_LARGEST; i++) {
+        const sim_alive_t *a = groups[i].largest;
+        size_text_t sum, each;
+        fprintf(out, "  %-18s %11s in %5" PRIu64 ", each up to %11s  (%s, %s)\n", a->name,
+                base_bytes_format(groups[i].bytes, sum), groups[i].n,
+                base_bytes_format(a->block_bytes, each),
+                sim_category_name((sim_category_t)a->category),
+                sim_module_name((sim_module_t)a->module));
+    }
+    fputc('\n', out);
+    free(groups);
+}
+
+static void print_worst(const sim_report_t *r, FILE *out)
+{
+    const sim_rank_result_t *w = &r->worst;
+    bool has_chunks = r->scenario->stages.vpp > 1;
+    char moment[SIM_MOMENT_TEXT];
+    fprintf(out, "Worst rank: %" PRIu32 " (", w->rank);
+    sim_report_coordinates(r, &w->coord, out);
+    fprintf(out, ")\n  %s in %s\n\n", w->is_out_of_memory ? "runs out of memory" : "peak",
+            sim_moment_words(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment,
+                             has_chunks, moment));
+    print_ledger(r, out);
+    print_holders(w->is_out_of_memory ? &w->at_oom : &w->at_peak, out);
+    print_largest(w, out);
+}
+
+/* ---- verdict ---- */
+
+static void list_out_of_memory(const sim_report_t *r, char *buf, size_t size)
+{
+    uint32_t n = r->job->classes.n_ranks;
+    bool *is_in = base_xcalloc(n, sizeof(*is_in));
+    for (uint32_t rank = 0; rank < n; rank++)
+        is_in[rank] = sim_report_shows(r, rank) && sim_job_result(r->job, rank)->is_out_of_memory;
+    sim_rank_list_format(is_in, n, buf, size);
+    free(is_in);
+}
+
+static void print_cause(const sim_report_t *r, FILE *out)
+{
+    const sim_verdict_t *v = &r->verdict;
+    size_text_t allocated, reserved, usable, misses;
+    base_bytes_format(r->usable_bytes, usable);
+    if (!v->need_is_known) {
+        fprintf(out, "  Capacity: it needs more than any device that can be simulated.\n");
+        return;
+    }
+    fprintf(out,
+            "  It needs %s reserved for %s allocated at the peak; there is %s: misses by %s.\n",
+            base_bytes_format(v->needed_reserved_bytes, reserved),
+            base_bytes_format(v->needed_allocated_bytes, allocated), usable,
+            base_bytes_format(v->misses_by_bytes, misses));
+    if (v->cause == SIM_CAUSE_CAPACITY)
+        fputs("  Capacity: the tensors alone do not fit; no setting of the allocator helps.\n",
+              out);
+    else
+        fputs("  Fragmentation: the tensors would fit; what the allocator reserves for them does "
+              "not.\n",
+              out);
+}
+
+static void print_expandable(const sim_report_t *r, FILE *out)
+{
+    const sim_verdict_t *v = &r->verdict;
+    size_text_t reserved;
+    if (v->fits_expandable == SIM_ANSWER_YES)
+        fprintf(out, "  With expandable_segments:True it fits: at most %s reserved (simulated).\n",
+                base_bytes_format(v->expandable_reserved_bytes, reserved));
+    else if (v->fits_expandable == SIM_ANSWER_NO)
+        fputs("  With expandable_segments:True it does not fit either (simulated).\n", out);
+}
+
+static void print_out_of_memory(const sim_report_t *r, FILE *out)
+{
+    const sim_rank_result_t *w = &r->worst;
+    const sim_oom_t *oom = &w->oom;
+    char ranks[LIST_TEXT];
+    size_text_t tried, total, available, allocated, cached;
+    list_out_of_memory(r, ranks, sizeof(ranks));
+    if (r->verdict.n_out_of_memory > 1)
+        fprintf(out,
+                "OUT OF MEMORY on %" PRIu32 " ranks (%s); on rank %" PRIu32 ", which misses by "
+                "most:\n",
+                r->verdict.n_out_of_memory, ranks, w->rank);
+    else
+        fprintf(out, "OUT OF MEMORY on rank %" PRIu32 ":\n", w->rank);
+    fprintf(out,
+            "  Tried to allocate %s for %s. GPU with %s in total, of which %s is free;\n"
+            "  %s is allocated by PyTorch, and %s is reserved but unallocated.\n",
+            base_bytes_format(oom->requested_bytes, tried), w->oom_tensor,
+            base_bytes_format(oom->device_total_bytes, total),
+            base_bytes_format(oom->device_free_bytes, available),
+            base_bytes_format(oom->allocated_bytes, allocated),
+            base_bytes_format(oom->reserved_bytes - oom->allocated_bytes, cached));
+    print_cause(r, out);
+    print_expandable(r, out);
+}
+
+void sim_report_text(const sim_report_t *report, FILE *out)
+{
+    print_title(report, out);
+    sim_report_table(report, out);
+    fputc('\n', out);
+    print_worst(report, out);
+    if (report->verdict.n_out_of_memory > 0) {
+        print_out_of_memory(report, out);
+        return;
+    }
+    size_text_t room;
+    fprintf(out, "FITS with %s headroom on rank %" PRIu32 ", the fullest.\n",
+            base_bytes_format(report->verdict.headroom_bytes, room), report->verdict.worst_rank);
+}
