@@ -14,6 +14,13 @@ static void forget_norm_linear(sim_model_t *m, sim_norm_linear_t *save)
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->ln_out);
     sim_drop(m->b, save->stat);
+    sim_drop(m->b, save->weight);
+}
+
+static void forget_row_linear(sim_model_t *m, sim_row_linear_t *save)
+{
+    sim_drop(m->b, save->x);
+    sim_drop(m->b, save->weight);
 }
 
 static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
@@ -30,9 +37,9 @@ static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save,
     if (!grad)
         sim_attention_forget(m, &save->attention);
     m->b->module = SIM_MOD_PROJ;
-    sim_ref_t out = sim_row_linear_forward(m, &save->proj, context, "proj_out");
+    sim_ref_t out = sim_row_linear_forward(m, &save->proj, context, m->d->q_bytes, "proj_out");
     if (!grad)
-        sim_drop(m->b, save->proj.x);
+        forget_row_linear(m, &save->proj);
     for (size_t i = 0; i < sizeof(held.refs) / sizeof(held.refs[0]); i++)
         sim_drop(m->b, held.refs[i]);
     m->b->module = SIM_MOD_RESIDUAL;
@@ -55,9 +62,9 @@ static sim_ref_t mlp_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x
         sim_drop(m->b, save->act.extra);
     }
     m->b->module = SIM_MOD_FC2;
-    sim_ref_t out = sim_row_linear_forward(m, &save->fc2, act, "fc2_out");
+    sim_ref_t out = sim_row_linear_forward(m, &save->fc2, act, m->d->act_bytes, "fc2_out");
     if (!grad)
-        sim_drop(m->b, save->fc2.x);
+        forget_row_linear(m, &save->fc2);
     return out;
 }
 

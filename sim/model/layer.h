@@ -23,6 +23,7 @@ typedef struct {
 /* Norm followed by a column-parallel linear. Saved: input, normalised input, statistics. */
 typedef struct {
     sim_ref_t x, ln_out, stat;
+    sim_ref_t weight; /* FP8 copy that is not cached */
 } sim_norm_linear_t;
 
 /* Takes one reference of `x`. Returns the output, `out_bytes`. */
@@ -37,10 +38,11 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
  */
 typedef struct {
     sim_ref_t x;
+    sim_ref_t weight; /* FP8 copy that is not cached */
 } sim_row_linear_t;
 
 sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
-                                 const char *out_name);
+                                 uint64_t in_bytes, const char *out_name);
 
 /* Takes the output's gradient; returns the input's, `in_bytes`. `cols` = input features. */
 sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t d_out,

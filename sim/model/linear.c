@@ -3,6 +3,7 @@
 
 #include "sim/base/units.h"
 #include "sim/model/layer.h"
+#include "sim/model/quant.h"
 #include "sim/model/software.h"
 #include "sim/model/workspace.h"
 
@@ -21,12 +22,25 @@ void sim_torch_gemm(sim_model_t *m)
                 sim_torch_workspace_bytes(m->s));
 }
 
+/* With communication overlap the gathered and scattered tensors of Transformer Engine's linears
+ * live in user buffers, which PyTorch does not count. */
+static bool has_user_buffers(const sim_model_t *m)
+{
+    return m->s->tp_comm_overlap && m->d->sp && m->d->te;
+}
+
+/* With communication overlap the GEMMs of Transformer Engine's linears run on three streams and
+ * take a workspace of their own, three times the size (module/base.py, get_ub_workspace). */
 static void gemm(sim_model_t *m)
 {
-    if (m->d->te)
-        sim_te_gemm(m);
-    else
+    if (!m->d->te) {
         sim_torch_gemm(m);
+        return;
+    }
+    sim_te_gemm(m);
+    if (has_user_buffers(m))
+        sim_persist(m->b, SIM_MOD_LIBRARY, "te_overlap_workspace",
+                    3 * sim_te_workspace_bytes(m->d->sm));
 }
 
 sim_ref_t sim_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols)
@@ -47,7 +61,7 @@ sim_ref_t sim_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols)
  * takes a fresh tensor, Megatron's own linears the global buffer (tensor_parallel/layers.py). */
 static sim_ref_t gather(sim_model_t *m, const char *name)
 {
-    if (!m->d->sp)
+    if (!m->d->sp || has_user_buffers(m))
         return SIM_REF_NONE;
     if (m->d->te)
         return sim_new(m->b, name, m->d->full_hidden_bytes);
@@ -55,12 +69,46 @@ static sim_ref_t gather(sim_model_t *m, const char *name)
     return SIM_REF_NONE;
 }
 
+static uint64_t local_elements(const sim_model_t *m)
+{
+    return m->d->local_tokens * m->d->h;
+}
+
+static uint64_t full_elements(const sim_model_t *m)
+{
+    return m->d->tokens * m->d->h;
+}
+
+/* The norm's output for the GEMM. Only delayed scaling and MXFP8 have norm kernels that quantise;
+ * the others write the high-precision output first. Per-tensor data is gathered by rows, so with
+ * sequence parallel that is the only copy. */
+static sim_ref_t fp8_norm_out(sim_model_t *m)
+{
+    bool is_fused = m->s->fp8_recipe == SIM_FP8_DELAYED || m->s->fp8_recipe == SIM_FP8_MXFP8;
+    bool only_rows = m->d->sp && sim_is_per_tensor(m);
+    sim_ref_t out = is_fused ? SIM_REF_NONE : sim_new(m->b, "ln_out", m->d->hidden_bytes);
+    sim_quantized_t q = sim_quantize(m, "ln_out_fp8", local_elements(m), true, !only_rows);
+    sim_drop(m->b, out);
+    sim_ref_t gathered = m->d->sp && !has_user_buffers(m)
+                             ? sim_new(m->b, "ln_out_gathered", sim_row_bytes(m, full_elements(m)))
+                             : SIM_REF_NONE;
+    sim_drop(m->b, gathered);
+    return sim_keep_for_wgrad(m, &q);
+}
+
 sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t x,
                                   const char *out_name, uint64_t out_bytes)
 {
     save->x = x;
-    save->ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
+    save->weight = SIM_REF_NONE;
     save->stat = sim_new(m->b, "norm_stat", m->d->norm_stat_bytes);
+    if (sim_is_fp8(m)) {
+        save->ln_out = fp8_norm_out(m);
+        save->weight = sim_fp8_weight(m, out_bytes / (m->d->tokens * m->d->e), m->d->h);
+        gemm(m);
+        return sim_new(m->b, out_name, out_bytes);
+    }
+    save->ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
     sim_ref_t gathered = gather(m, "ln_out_gathered");
     gemm(m);
     sim_ref_t out = sim_new(m->b, out_name, out_bytes);
@@ -68,49 +116,133 @@ sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_r
     return out;
 }
 
+/* What the weight gradient reads besides what was saved: per-tensor data is gathered by rows and,
+ * on Hopper, transposed; the others are gathered by columns. */
+static sim_quantized_t fp8_gathered_for_wgrad(sim_model_t *m, const char *name)
+{
+    sim_quantized_t q = { SIM_REF_NONE, SIM_REF_NONE };
+    if (!m->d->sp)
+        return q;
+    uint64_t n = full_elements(m);
+    if (!has_user_buffers(m))
+        q.row = sim_new(m->b, name, sim_row_bytes(m, n));
+    if (sim_is_per_tensor(m))
+        q.col = sim_new(m->b, name, sim_col_bytes(m, n));
+    return q;
+}
+
 sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t d_out,
                                    uint64_t rows)
 {
-    sim_ref_t gathered = gather(m, "ln_out_gathered");
+    bool fp8 = sim_is_fp8(m);
+    bool in_user_buffers = has_user_buffers(m);
+    sim_quantized_t d_out_q = { SIM_REF_NONE, SIM_REF_NONE }, gathered_q = d_out_q;
+    sim_ref_t gathered = SIM_REF_NONE;
+    if (fp8) {
+        d_out_q = sim_quantize(m, "d_out_fp8", m->d->tokens * rows, true, true);
+        gathered_q = fp8_gathered_for_wgrad(m, "ln_out_gathered");
+    } else {
+        gathered = gather(m, "ln_out_gathered");
+    }
     gemm(m);
-    sim_ref_t d_full = sim_new(m->b, "d_ln_out", m->d->full_hidden_bytes);
-    sim_ref_t d_local =
-        m->d->sp ? sim_new(m->b, "d_ln_out_local", m->d->hidden_bytes) : SIM_REF_NONE;
+    /* The data gradient and its reduce-scatter share the user buffer of the weight gradient. */
+    sim_ref_t d_full =
+        in_user_buffers ? SIM_REF_NONE : sim_new(m->b, "d_ln_out", m->d->full_hidden_bytes);
+    sim_ref_t d_local = m->d->sp && !in_user_buffers
+                            ? sim_new(m->b, "d_ln_out_local", m->d->hidden_bytes)
+                            : SIM_REF_NONE;
     sim_ref_t wgrad = sim_weight_grad(m, rows, m->d->h);
     sim_drop(m->b, save->ln_out);
+    sim_drop(m->b, save->weight);
     sim_drop(m->b, gathered);
+    sim_drop_quantized(m, &gathered_q);
     sim_ref_t dx = sim_new(m->b, "d_x", m->d->hidden_bytes);
     sim_drop(m->b, d_full);
     sim_drop(m->b, d_local);
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->stat);
+    sim_drop_quantized(m, &d_out_q);
     sim_drop(m->b, d_out);
     sim_drop(m->b, wgrad);
     return dx;
 }
 
-sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
-                                 const char *out_name)
+/* The output projection keeps attention's own output, which is saved anyway, and quantises it again
+ * in backward; delayed scaling cannot (megatron/core/extensions/transformer_engine.py sets
+ * save_original_input). */
+static bool saves_original(const sim_model_t *m)
 {
-    save->x = x;
-    gemm(m);
+    return m->b->module == SIM_MOD_PROJ && m->s->fp8_recipe != SIM_FP8_DELAYED;
+}
+
+static sim_ref_t row_output(sim_model_t *m, const char *out_name)
+{
     if (!m->d->sp)
         return sim_new(m->b, out_name, m->d->full_hidden_bytes);
-    sim_ref_t full = sim_new(m->b, "row_out_full", m->d->full_hidden_bytes);
+    sim_ref_t full =
+        has_user_buffers(m) ? SIM_REF_NONE : sim_new(m->b, "row_out_full", m->d->full_hidden_bytes);
     sim_ref_t out = sim_new(m->b, out_name, m->d->hidden_bytes);
     sim_drop(m->b, full);
     return out;
 }
 
+sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
+                                 uint64_t in_bytes, const char *out_name)
+{
+    save->weight = SIM_REF_NONE;
+    save->x = x;
+    if (!sim_is_fp8(m)) {
+        gemm(m);
+        return row_output(m, out_name);
+    }
+    uint64_t n = in_bytes / m->d->e;
+    sim_quantized_t q = sim_quantize(m, "linear_in_fp8", n, true, !saves_original(m));
+    save->weight = sim_fp8_weight(m, m->d->h, n / m->d->tokens);
+    gemm(m);
+    sim_ref_t out = row_output(m, out_name);
+    if (saves_original(m)) {
+        sim_drop_quantized(m, &q);
+    } else {
+        save->x = sim_keep_for_wgrad(m, &q);
+        sim_drop(m->b, x);
+    }
+    return out;
+}
+
+/* The gradient of the output as the GEMMs read it: quantised where it is, then gathered. */
+static sim_quantized_t fp8_row_grad(sim_model_t *m)
+{
+    if (!m->d->sp)
+        return sim_quantize(m, "d_out_fp8", full_elements(m), true, true);
+    bool per_tensor = sim_is_per_tensor(m);
+    sim_quantized_t local = sim_quantize(m, "d_out_fp8", local_elements(m), true, !per_tensor);
+    sim_quantized_t full = { SIM_REF_NONE, SIM_REF_NONE };
+    if (!has_user_buffers(m))
+        full.row = sim_new(m->b, "d_out_gathered", sim_row_bytes(m, full_elements(m)));
+    full.col = sim_new(m->b, "d_out_gathered", sim_col_bytes(m, full_elements(m)));
+    sim_drop_quantized(m, &local);
+    return full;
+}
+
 sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t d_out,
                                   const char *in_grad_name, uint64_t in_bytes, uint64_t cols)
 {
-    sim_ref_t gathered = gather(m, "d_out_gathered");
+    sim_quantized_t d_out_q = { SIM_REF_NONE, SIM_REF_NONE }, x_q = d_out_q;
+    sim_ref_t gathered = SIM_REF_NONE;
+    if (sim_is_fp8(m))
+        d_out_q = fp8_row_grad(m);
+    else
+        gathered = gather(m, "d_out_gathered");
     gemm(m);
     sim_ref_t dx = sim_new(m->b, in_grad_name, in_bytes);
+    if (sim_is_fp8(m) && saves_original(m))
+        x_q = sim_quantize(m, "linear_in_fp8", in_bytes / m->d->e, false, true);
     sim_ref_t wgrad = sim_weight_grad(m, m->d->h, cols);
     sim_drop(m->b, gathered);
+    sim_drop_quantized(m, &x_q);
+    sim_drop_quantized(m, &d_out_q);
     sim_drop(m->b, save->x);
+    sim_drop(m->b, save->weight);
     sim_drop(m->b, d_out);
     sim_drop(m->b, wgrad);
     return dx;

@@ -47,6 +47,18 @@ static void add_norm(list_t *l, const sim_dims_t *d, const char *weight, const c
 
 /* Order of registration: megatron/core/transformer/{transformer_layer,attention,mlp}.py. The local
  * specification has the norms as modules of their own, which changes order but not sizes. */
+/* With FP8 parameters the weights of the linears are stored quantised; the rest is not. */
+static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements)
+{
+    uint32_t before = l->out->n;
+    add(l, name, n_elements);
+    bool in_bf16 =
+        s->first_last_layers_bf16 && (l->layer < s->num_layers_at_start_in_bf16 ||
+                                      l->layer + s->num_layers_at_end_in_bf16 >= s->num_layers);
+    if (l->out->n > before && s->fp8 != SIM_FP8_NONE && s->fp8_param_gather && !in_bf16)
+        l->out->params[before].buffer = SIM_BUFFER_DENSE_FP8;
+}
+
 static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
     uint64_t query_rows = d->heads * d->head_dim / d->tp;
@@ -55,11 +67,11 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
         qkv_rows += query_rows;
 
     l->module = SIM_MOD_PROJ;
-    add(l, "linear_proj.weight", d->h * query_rows);
+    add_weight(l, s, "linear_proj.weight", d->h * query_rows);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "linear_qkv.layer_norm_weight", "linear_qkv.layer_norm_bias", d->h);
-    add(l, "linear_qkv.weight", qkv_rows * d->h);
+    add_weight(l, s, "linear_qkv.weight", qkv_rows * d->h);
     add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? qkv_rows : 0);
     if (s->qk_layernorm) {
         l->module = SIM_MOD_ATTENTION;
@@ -69,10 +81,10 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     uint64_t fc1_rows = d->gate * d->ffn / d->tp;
     l->module = SIM_MOD_FC1;
     add_norm(l, d, "linear_fc1.layer_norm_weight", "linear_fc1.layer_norm_bias", d->h);
-    add(l, "linear_fc1.weight", fc1_rows * d->h);
+    add_weight(l, s, "linear_fc1.weight", fc1_rows * d->h);
     add_vector(l, "linear_fc1.bias", s->add_bias_linear ? fc1_rows : 0);
     l->module = SIM_MOD_FC2;
-    add(l, "linear_fc2.weight", d->h * (d->ffn / d->tp));
+    add_weight(l, s, "linear_fc2.weight", d->h * (d->ffn / d->tp));
     add_vector(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
 }
 

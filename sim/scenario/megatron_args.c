@@ -94,6 +94,12 @@ static const row_t keys[] = {
     { "apply-query-key-layer-scaling", NULL, false, "model.apply_query_key_layer_scaling", NULL },
     { "rotary-interleaved", NULL, false, "model.rotary_interleaved", NULL },
     { "bf16", NULL, false, "precision.bf16", NULL },
+    { "fp8-format=", "fp8", false, "precision.fp8", NULL },
+    { "fp8-recipe=", NULL, false, "precision.fp8_recipe", NULL },
+    { "fp8-param-gather", NULL, false, "precision.fp8_param_gather", NULL },
+    { "first-last-layers-bf16", NULL, false, "precision.first_last_layers_bf16", NULL },
+    { "num-layers-at-start-in-bf16=", NULL, false, "precision.num_layers_at_start_in_bf16", NULL },
+    { "num-layers-at-end-in-bf16=", NULL, false, "precision.num_layers_at_end_in_bf16", NULL },
     { "fp16", NULL, false, "precision.fp16", NULL },
     { "grad-reduce-in-bf16", NULL, false, NULL, NULL },
     { "accumulate-allreduce-grads-in-fp32", NULL, false, NULL, NULL },
@@ -125,10 +131,8 @@ static const row_t keys[] = {
 
 static const row_t unsupported[] = {
     { "num-experts=", NULL, false, NULL, "0" },
-    { "fp8-format=", "fp8", false, NULL, NULL },
     { "fp8-hybrid", NULL, false, NULL, NULL },
     { "fp8-e4m3", NULL, false, NULL, NULL },
-    { "fp8-param-gather", NULL, false, NULL, NULL },
     { "fp4-format=", "fp4", false, NULL, NULL },
     { "fp4-param-gather", NULL, false, NULL, NULL },
     { "te-precision-config-file=", NULL, false, NULL, NULL },
@@ -216,9 +220,8 @@ static const struct {
     const char *parent, *specs;
 } details[] = {
     { "fp8-format",
-      "fp8-recipe= fp8-quantizer-factory= fp8-margin= fp8-interval= fp8-amax-history-len= "
+      "fp8-quantizer-factory= fp8-margin= fp8-interval= fp8-amax-history-len= "
       "fp8-amax-compute-algo= fp8-output-proj no-fp8-wgrad disable-fp8-wgrad "
-      "first-last-layers-bf16 num-layers-at-start-in-bf16= num-layers-at-end-in-bf16= "
       "keep-fp8-transpose-cache" },
     { "fp4-format",
       "fp4-recipe= fp4-quantizer-factory=" },

@@ -22,6 +22,16 @@ typedef enum {
     SIM_N_DTYPES
 } sim_dtype_t;
 
+typedef enum { SIM_FP8_NONE, SIM_FP8_HYBRID, SIM_FP8_E4M3 } sim_fp8_t;
+
+/* How Transformer Engine scales FP8 tensors. */
+typedef enum {
+    SIM_FP8_DELAYED,
+    SIM_FP8_TENSORWISE,
+    SIM_FP8_BLOCKWISE,
+    SIM_FP8_MXFP8,
+} sim_fp8_recipe_t;
+
 typedef enum { SIM_NORM_LAYERNORM, SIM_NORM_RMSNORM } sim_norm_t;
 
 typedef enum { SIM_POS_LEARNED, SIM_POS_ROPE, SIM_POS_NONE } sim_pos_t;
@@ -132,6 +142,10 @@ typedef struct {
 
     /* [precision] */
     bool bf16, fp16;
+    sim_fp8_t fp8;
+    sim_fp8_recipe_t fp8_recipe;
+    bool fp8_param_gather, disable_parameter_transpose_cache, first_last_layers_bf16;
+    uint64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
     bool accumulate_allreduce_grads_in_fp32; /* default: on with bf16 */
     bool fp32_residual_connection;
 

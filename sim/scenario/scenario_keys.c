@@ -100,6 +100,15 @@ static const sim_choice_t optimizers[] = {
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t fp8_formats[] = {
+    { "none", SIM_FP8_NONE }, { "false", SIM_FP8_NONE }, { "hybrid", SIM_FP8_HYBRID },
+    { "e4m3", SIM_FP8_E4M3 }, { NULL, 0 },
+};
+static const sim_choice_t fp8_recipes[] = {
+    { "delayed", SIM_FP8_DELAYED },     { "tensorwise", SIM_FP8_TENSORWISE },
+    { "blockwise", SIM_FP8_BLOCKWISE }, { "mxfp8", SIM_FP8_MXFP8 },
+    { "custom", SIM_CHOICE_NOT_SIMULATED }, { NULL, 0 },
+};
 static const sim_choice_t dtypes[] = {
     { "fp32", SIM_DTYPE_FP32 },          { "float32", SIM_DTYPE_FP32 },
     { "torch.float32", SIM_DTYPE_FP32 }, { "bf16", SIM_DTYPE_BF16 },
@@ -234,6 +243,13 @@ static const sim_key_t keys[] = {
     /* [precision] */
     BOOL("precision", bf16, "true", "train in bf16; with fp16 = true the default is false"),
     BOOL("precision", fp16, "false", "train in fp16"),
+    CHOICE("precision", fp8, "none", fp8_formats, "run the linears of the layers in FP8"),
+    CHOICE("precision", fp8_recipe, "delayed", fp8_recipes, "how FP8 tensors are scaled"),
+    BOOL("precision", fp8_param_gather, "false", "keep the weights of the linears in FP8"),
+    BOOL("precision", disable_parameter_transpose_cache, "false", "quantise weights anew for every micro-batch instead of keeping copies"),
+    BOOL("precision", first_last_layers_bf16, "false", "run the first and last layers in bf16"),
+    COUNT("precision", num_layers_at_start_in_bf16, "1", 0, MAX_LAYERS, "layers", NULL, "layers at the start that first_last_layers_bf16 means"),
+    COUNT("precision", num_layers_at_end_in_bf16, "1", 0, MAX_LAYERS, "layers", NULL, "layers at the end that first_last_layers_bf16 means"),
     BOOL("precision", accumulate_allreduce_grads_in_fp32, "true", "gradients in fp32; default true with bf16 and main_grads_dtype fp32, else false"),
     BOOL("precision", fp32_residual_connection, "false", "residual stream in fp32"),
 
@@ -325,6 +341,8 @@ static const sim_key_alias_t aliases[] = {
     { "recompute_activations", "recompute_granularity", "selective", NULL },
     { "bucket_size", "ddp_bucket_size", NULL, NULL },
     { "pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw", NULL, NULL },
+    { "fp8_format", "fp8", NULL, NULL },
+    { "fp8_param", "fp8_param_gather", NULL, NULL },
     { "pytorch_cuda_alloc_conf", "conf", NULL, NULL },
 };
 
@@ -340,10 +358,10 @@ static const sim_key_refused_t refused[] = {
     { "kv_lora_rank", "none", NULL },
     { "mtp_num_layers", "none 0", NULL },
     { "experimental_attention_variant", "none", NULL },
-    { "fp8", "none false", NULL },
-    { "fp8_*", "none false", NULL },
+    { "fp8_dot_product_attention", "false", NULL },
+    { "fp8_multi_head_attention", "false", NULL },
+    { "fp8_output_proj", "false", NULL },
     { "fp4*", "none false", NULL },
-    { "first_last_layers_bf16", "false", NULL },
     { "reuse_grad_buf_for_mxfp8_param_ag", "false", NULL },
     { "cp_comm_type", "none", NULL },
     { "hierarchical_context_parallel_sizes", "none", NULL },

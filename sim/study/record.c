@@ -343,8 +343,15 @@ static void put_precision(const json_t *record, sim_import_t *import)
     char *grads = sim_record_text(record, "train.grad_dtype");
     const char *sixteen = strncmp(text, "fp16", 4) == 0 ? "fp16" : "bf16";
     put(import, "precision", sixteen, "true", "train.precision");
-    if (strcasestr(text, "fp8") != NULL || strcasestr(text, "float8") != NULL)
+    if (strcasestr(text, "fp8") != NULL || strcasestr(text, "float8") != NULL) {
+        static const char *const recipes[] = { "tensorwise", "blockwise", "mxfp8", "delayed" };
         put(import, "precision", "fp8", "hybrid", "train.precision");
+        for (size_t i = 0; i < 4; i++)
+            if (strcasestr(text, recipes[i]) != NULL)
+                put(import, "precision", "fp8_recipe", recipes[i], "train.precision");
+        if (strcasestr(text, "param") != NULL) /* "param-gather", "fp8_param_gather" */
+            put(import, "precision", "fp8_param_gather", "true", "train.precision");
+    }
     if (*grads != '\0')
         put(import, "precision", "accumulate_allreduce_grads_in_fp32",
             strncmp(grads, "fp32", 4) == 0 ? "true" : "false", "train.grad_dtype");
