@@ -25,34 +25,12 @@ check "nothing was executed" test ! -e executed
 expect "the scenario is a valid one" 0 '.' "$MBSIM" run job.ini --quiet
 expect "standard input works" 0 '^world_size = 16$' sh -c '"$MBSIM" import - <train.sh'
 
-cat >test.yaml <<'EOF'
-ENV_VARS:
-  CUBLAS_WORKSPACE_CONFIG: :4096:8
-MODEL_ARGS:
-  --num-layers: 8
-  --hidden-size: 1024
-  --num-attention-heads: 16
-  --seq-length: 1024
-  --max-position-embeddings: 1024
-  --micro-batch-size: 4
-  --global-batch-size: 32
-  --pipeline-model-parallel-size: 4
-  --num-layers-per-virtual-pipeline-stage: 1
-  --bf16: true
-EOF
-expect "CI YAML becomes a scenario" 0 '^virtual_pipeline_model_parallel_size = 2$' "$MBSIM" import --world-size 8 test.yaml
-expect "--set decides" 0 '^vocab_size = 1000$' "$MBSIM" import --set model.vocab_size=1000 --gpu a100 test.yaml
+data=$TOP_SRCDIR/tests/data/import
+expect "CI YAML becomes a scenario" 0 '^virtual_pipeline_model_parallel_size = 2$' "$MBSIM" import --world-size 8 "$data/model_config.yaml"
+expect "a longer script is followed" 0 '^num_layers = 32$' "$MBSIM" import "$data/train.sh"
+expect "--set decides" 0 '^vocab_size = 1000$' "$MBSIM" import --set model.vocab_size=1000 --gpu a100 "$data/model_config.yaml"
 
-{
-  echo '------------------------ arguments ------------------------'
-  for a in 'bf16 True' 'hidden_size 1024' 'micro_batch_size 1' 'num_attention_heads 16' 'num_layers 8' \
-    'seq_length 512' 'max_position_embeddings 512' 'swiglu True' 'add_bias_linear False' 'world_size 4' \
-    'padded_vocab_size 32000' 'attention_dropout 0.0'; do
-    echo "  ${a% *} ................................ ${a#* }"
-  done
-  echo '-------------------- end of arguments ---------------------'
-} >log.txt
-expect "a printed dump becomes a scenario" 0 '^padded_vocab_size = 32000$' "$MBSIM" import log.txt
+expect "a printed dump becomes a scenario" 0 '^padded_vocab_size = 32000$' "$MBSIM" import "$data/dump.txt"
 
 arguments="--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --bf16"
 echo "$arguments --fp8-format e5m2" >unsupported.sh

@@ -276,7 +276,9 @@ static void resolve_model(sim_import_t *import)
 static bool resolve_virtual_stages(sim_import_t *import, uint64_t pp)
 {
     const char *layers_arg = given(import, "num-layers") ? "num-layers" : "encoder-num-layers";
-    const char *from = "num-virtual-stages-per-pipeline-rank";
+    const char *from = given(import, "virtual-pipeline-model-parallel-size")
+                           ? "virtual-pipeline-model-parallel-size" /* before core 0.4 */
+                           : "num-virtual-stages-per-pipeline-rank";
     uint64_t vpp = number_of(import, from, 0);
     if (given(import, "pipeline-model-parallel-layout")) {
         const char *layout = value_of(import, "pipeline-model-parallel-layout");

@@ -53,6 +53,7 @@ static const row_t keys[] = {
     { "pipeline-model-parallel-size=", NULL, false, "parallel.pipeline_model_parallel_size", NULL },
     { "num-virtual-stages-per-pipeline-rank=", NULL, false, NULL, NULL },
     { "num-layers-per-virtual-pipeline-stage=", NULL, false, NULL, NULL },
+    { "virtual-pipeline-model-parallel-size=", NULL, false, NULL, NULL },
     { "microbatch-group-size-per-virtual-pipeline-stage=", "microbatch_group_size_per_vp_stage", false, "parallel.microbatch_group_size_per_virtual_pipeline_stage", NULL },
     { "context-parallel-size=", NULL, false, "parallel.context_parallel_size", NULL },
     { "expert-model-parallel-size=", NULL, false, "parallel.expert_model_parallel_size", NULL },
@@ -130,6 +131,14 @@ static const row_t keys[] = {
 };
 
 static const row_t unsupported[] = {
+    { "activations-checkpoint-method=", NULL, false, NULL, NULL },
+    { "activations-checkpoint-num-layers=", NULL, false, NULL, NULL },
+    { "distribute-checkpointed-activations", NULL, false, NULL, NULL },
+    { "empty-unused-memory-each-iter", NULL, false, NULL, NULL },
+    { "fp32-embedding", NULL, false, NULL, NULL },
+    { "multi-query-attention", NULL, false, NULL, NULL },
+    { "no-scaled-masked-softmax-fusion", NULL, false, NULL, NULL },
+    { "num-unique-layers=", NULL, false, NULL, NULL },
     { "num-experts=", NULL, false, NULL, "0" },
     { "fp8-hybrid", NULL, false, NULL, NULL },
     { "fp8-e4m3", NULL, false, NULL, NULL },
@@ -237,7 +246,7 @@ static const struct {
       "moe-router-enable-expert-bias moe-router-bias-update-rate= "
       "moe-router-quantile-balancing-ema= moe-router-force-load-balancing "
       "moe-router-force-biased= moe-grouped-gemm moe-use-grouped-tensor "
-      "moe-single-grouped-weight moe-single-grouped-bias moe-z-loss-coeff= "
+      "moe-single-grouped-weight moe-single-grouped-bias moe-z-loss-coeff= moe-router-topk-limited-devices= moe-router-type= moe-token-dropping moe-frequency= "
       "moe-input-jitter-eps= moe-token-dispatcher-type= moe-enable-deepep "
       "moe-flex-dispatcher-backend= moe-permute-fusion-into-hybridep "
       "moe-hybridep-pad-uneven-dispatch-inputs moe-per-layer-logging "
@@ -359,6 +368,15 @@ static const struct {
 /* Data, logging, checkpoints, learning rate, inference, fault tolerance, other model families'
  * scripts, and numerics that change no tensor's size or life. */
 static const char no_effect[] =
+    "align-param-gather async-tensor-model-parallel-allreduce bias-dropout-fusion bias-gelu-fusion "
+    "bias-swiglu-fusion deallocate-pipeline-outputs enable-onelogger epochs= eval-batch-size= "
+    "inference-dynamic-batching-active-buffer-size-gb= inference-flask-server-logging "
+    "inference-wandb-logging-step-interval= layernorm-epsilon= load-optim load-rng log-zeros "
+    "lr-warmup-percent= no-log-memory-to-tensorboard override-lr-scheduler "
+    "scatter-gather-tensors-in-pipeline save-iters= save-optim save-rng shuffle skip-mmap-warmup "
+    "tokenizer-model-type= tokenizer-path= tp-comm-bulk-dgrad tp-comm-bulk-wgrad tp-comm-split-ag "
+    "tp-comm-split-rs use-checkpoint-lr-scheduler use-contiguous-buffers-in-ddp "
+    "use-flashinfer-fused-rope "
     "decrease-batch-size-if-needed "
     "inference-batch-times-seqlen-threshold= max-tokens-to-oom= output-bert-embeddings "
     "bert-embedder-type= use-legacy-static-engine inference-max-requests= "
