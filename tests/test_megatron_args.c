@@ -167,8 +167,8 @@ static void what_moves_memory_and_is_not_simulated_is_named(void)
     static const struct {
         const char *args, *message; /* message NULL = no complaint */
     } cases[] = {
-        { BASE "--fp8-format hybrid", "--fp8-format hybrid" },
-        { BASE "--use-megatron-fsdp", "--use-megatron-fsdp" },
+        { BASE "--te-precision-config-file x.yaml", "--te-precision-config-file x.yaml" },
+        { BASE "--use-torch-fsdp2", "--use-torch-fsdp2" },
         { BASE "--optimizer muon", "--optimizer muon" },
         { BASE "--cuda-graph-impl none", NULL },
         { BASE "--cuda-graph-impl local", "--cuda-graph-impl local" },
