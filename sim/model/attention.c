@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/model/context_parallel.h"
 #include "sim/model/layer.h"
 #include "sim/model/software.h"
 
@@ -186,6 +187,8 @@ static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
 static sim_ref_t core_forward(sim_model_t *m, sim_attention_save_t *save)
 {
     core_inputs(m, save);
+    if (m->d->cp > 1)
+        return sim_cp_forward(m, save);
     return is_unfused(m->d) ? unfused_forward(m, save) : kernel_forward(m, save);
 }
 
@@ -332,8 +335,13 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
 {
     if (recomputes_core(m))
         sim_drop(m->b, core_forward(m, save));
-    qkv_t grads =
-        is_unfused(m->d) ? unfused_backward(m, save, d_out) : kernel_backward(m, save, d_out);
+    qkv_t grads;
+    if (m->d->cp > 1)
+        sim_cp_backward(m, save, d_out, &grads.q, &grads.k, &grads.v);
+    else if (is_unfused(m->d))
+        grads = unfused_backward(m, save, d_out);
+    else
+        grads = kernel_backward(m, save, d_out);
     forget_core(m, save);
     forget_inputs(m, save);
     return prologue_backward(m, save, grads);

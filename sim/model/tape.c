@@ -102,7 +102,11 @@ static sim_ref_t new_tensor(sim_builder_t *b, uint8_t category, const char *name
         .in_forward = b->in_forward,
     };
     sim_ref_t ref = add_built(b, built);
-    push(b, (sim_op_t){ .kind = SIM_OP_ALLOC, .slot = built.slot, .tensor = ref, .bytes = bytes });
+    push(b, (sim_op_t){ .kind = SIM_OP_ALLOC,
+                        .stream = b->stream,
+                        .slot = built.slot,
+                        .tensor = ref,
+                        .bytes = bytes });
     return ref;
 }
 

@@ -79,6 +79,7 @@ typedef struct {
     uint16_t n_slots;
     uint16_t layer; /* given to new tensors */
     uint8_t module; /* given to new tensors */
+    uint8_t stream; /* given to new tensors */
     bool in_forward;
 } sim_builder_t;
 

@@ -56,6 +56,7 @@ static const row_t keys[] = {
     { "virtual-pipeline-model-parallel-size=", NULL, false, NULL, NULL },
     { "microbatch-group-size-per-virtual-pipeline-stage=", "microbatch_group_size_per_vp_stage", false, "parallel.microbatch_group_size_per_virtual_pipeline_stage", NULL },
     { "context-parallel-size=", NULL, false, "parallel.context_parallel_size", NULL },
+    { "cp-comm-type*", NULL, false, "parallel.cp_comm_type", NULL },
     { "expert-model-parallel-size=", NULL, false, "parallel.expert_model_parallel_size", NULL },
     { "expert-tensor-parallel-size=", NULL, false, "parallel.expert_tensor_parallel_size", NULL },
     { "sequence-parallel", NULL, false, NULL, NULL },
@@ -339,7 +340,7 @@ static const struct {
       "gtp-remat-opt-in-modules* gtp-remat-reduce-scatter-with-fp32-accumulation "
       "gtp-remat-nccl-ub gtp-expert-remat-nccl-ub" },
     { "context-parallel-size",
-      "cp-comm-type* hierarchical-context-parallel-sizes* max-seqlen-per-dp-cp-rank=" },
+      "hierarchical-context-parallel-sizes* max-seqlen-per-dp-cp-rank=" },
     { "use-nccl-ub",
       "disable-symmetric-registration" },
     { "window-size",

@@ -156,16 +156,36 @@ static void tensor_parallel_divides_the_vocabulary(sim_rule_context_t *c)
                 "padded_vocab_size", c->s->padded_vocab_size);
 }
 
-static void only_dense_grids(sim_rule_context_t *c)
+static void no_expert_grid(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
-    if (s->context_parallel_size != 1)
-        sim_rule_broken(c, "context_parallel_size", U64 ": known to Megatron-LM but not simulated",
-                        s->context_parallel_size);
     if (s->expert_model_parallel_size != 1)
         sim_rule_broken(c, "expert_model_parallel_size",
                         U64 ": known to Megatron-LM but not simulated",
                         s->expert_model_parallel_size);
+}
+
+/* Transformer Engine gives every rank two chunks of the sequence, one from each end, so that causal
+ * attention is balanced; only its fused kernels do context parallelism. */
+static void context_parallel_fits(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t cp = s->context_parallel_size;
+    if (cp == 1)
+        return;
+    must_divide(c, "context_parallel_size", 2 * cp, "seq_length", s->seq_length);
+    if (s->attention_backend == SIM_ATTENTION_UNFUSED ||
+        s->attention_backend == SIM_ATTENTION_LOCAL || s->transformer_impl == SIM_IMPL_LOCAL)
+        sim_rule_broken(c, "context_parallel_size",
+                        U64 " needs attention_backend flash or fused of transformer_engine", cp);
+    if (s->cp_comm_type != SIM_CP_A2A)
+        return;
+    uint64_t tp = s->tensor_model_parallel_size;
+    if (s->num_attention_heads / tp % cp != 0 || (s->num_query_groups / tp) % cp != 0)
+        sim_rule_broken(c, "cp_comm_type",
+                        "a2a needs context_parallel_size " U64
+                        " to divide the heads and query groups of a tensor-parallel rank",
+                        cp);
 }
 
 static void sequence_is_divisible(sim_rule_context_t *c)
@@ -449,7 +469,8 @@ static const sim_rule_t rules[] = {
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
     { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
-    { "context_parallel_size expert_model_parallel_size", "only dense models without context parallelism are simulated", only_dense_grids },
+    { "expert_model_parallel_size", "no experts", no_expert_grid },
+    { "context_parallel_size cp_comm_type seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention and a sequence of 2 * context_parallel_size chunks; a2a also heads that it divides", context_parallel_fits },
     { "tensor_model_parallel_size seq_length sequence_parallel", "with sequence_parallel, tensor_model_parallel_size divides seq_length", sequence_is_divisible },
     { "virtual_pipeline_model_parallel_size pipeline_model_parallel_size overlap_p2p_communication", "a virtual pipeline needs 2 pipeline ranks, 3 without overlap_p2p_communication", virtual_pipeline_has_enough_ranks },
     { "num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size pipeline_model_parallel_size num_layers decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers", "num_layers_per_virtual_pipeline_stage divides the layers of a rank", chunk_layers_agree },

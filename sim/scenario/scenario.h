@@ -22,6 +22,9 @@ typedef enum {
     SIM_N_DTYPES
 } sim_dtype_t;
 
+/* How context parallelism exchanges keys and values. */
+typedef enum { SIM_CP_P2P, SIM_CP_ALL_GATHER, SIM_CP_A2A } sim_cp_comm_t;
+
 typedef enum { SIM_FP8_NONE, SIM_FP8_HYBRID, SIM_FP8_E4M3 } sim_fp8_t;
 
 /* How Transformer Engine scales FP8 tensors. */
@@ -116,6 +119,7 @@ typedef struct {
     uint64_t virtual_pipeline_model_parallel_size;             /* 0 = no virtual pipeline */
     uint64_t num_layers_per_virtual_pipeline_stage;            /* 0 = not given */
     uint64_t microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pipeline size */
+    sim_cp_comm_t cp_comm_type;
     uint64_t context_parallel_size, expert_model_parallel_size;
     uint64_t expert_tensor_parallel_size; /* 0 = tensor_model_parallel_size */
     bool sequence_parallel, use_tp_pp_dp_mapping;

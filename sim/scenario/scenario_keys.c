@@ -100,6 +100,10 @@ static const sim_choice_t optimizers[] = {
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t cp_comms[] = {
+    { "p2p", SIM_CP_P2P }, { "all_gather", SIM_CP_ALL_GATHER }, { "a2a", SIM_CP_A2A },
+    { "a2a+p2p", SIM_CHOICE_NOT_SIMULATED }, { NULL, 0 },
+};
 static const sim_choice_t fp8_formats[] = {
     { "none", SIM_FP8_NONE }, { "false", SIM_FP8_NONE }, { "hybrid", SIM_FP8_HYBRID },
     { "e4m3", SIM_FP8_E4M3 }, { NULL, 0 },
@@ -207,7 +211,8 @@ static const sim_key_t keys[] = {
     COUNT("parallel", virtual_pipeline_model_parallel_size, "0", 0, MAX_PIPELINE, "chunks", "no virtual pipeline", "model chunks of each pipeline rank (interleaved schedule)"),
     COUNT("parallel", num_layers_per_virtual_pipeline_stage, "0", 0, MAX_LAYERS, "layers", "not given", "layers of each model chunk; another way to give the virtual pipeline size"),
     COUNT("parallel", microbatch_group_size_per_virtual_pipeline_stage, "0", 0, MAX_BATCH, "micro-batches", "pipeline_model_parallel_size", "micro-batches that run through a chunk in a row"),
-    COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size; only 1 is simulated"),
+    COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size"),
+    CHOICE("parallel", cp_comm_type, "p2p", cp_comms, "how context parallelism exchanges keys and values"),
     COUNT("parallel", expert_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "expert parallel size; only 1 is simulated"),
     COUNT("parallel", expert_tensor_parallel_size, "0", 0, MAX_WORLD, "GPUs", "tensor_model_parallel_size", "tensor parallel size of experts"),
     BOOL("parallel", sequence_parallel, "false", "split activations between tensor parallel regions along the sequence; off with tensor_model_parallel_size = 1"),
@@ -363,7 +368,6 @@ static const sim_key_refused_t refused[] = {
     { "fp8_output_proj", "false", NULL },
     { "fp4*", "none false", NULL },
     { "reuse_grad_buf_for_mxfp8_param_ag", "false", NULL },
-    { "cp_comm_type", "none", NULL },
     { "hierarchical_context_parallel_sizes", "none", NULL },
     { "cpu_offloading*", "none false 0", NULL },
     { "fine_grained_activation_offloading", "false", NULL },

@@ -275,6 +275,7 @@ static const struct {
     { "parallel.pp", "parallel", "pipeline_model_parallel_size" },
     { "parallel.vpp", "parallel", "virtual_pipeline_model_parallel_size" },
     { "parallel.cp", "parallel", "context_parallel_size" },
+    { "parallel.cp_comm_type", "parallel", "cp_comm_type" },
     { "parallel.ep", "parallel", "expert_model_parallel_size" },
     { "parallel.etp", "parallel", "expert_tensor_parallel_size" },
     { "parallel.account_for_embedding_in_pipeline_split", "parallel",

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/context_parallel.h"
+
+/* Results that are put in order on the communication stream come from that stream's pool. */
+enum { CP_STREAM = 2 };
+
+static uint64_t lse_bytes(const sim_dims_t *d)
+{
+    return d->tokens * d->heads_tp * 4;
+}
+
+static sim_ref_t new_on_cp_stream(sim_model_t *m, const char *name, uint64_t bytes)
+{
+    m->b->stream = CP_STREAM;
+    sim_ref_t ref = sim_new(m->b, name, bytes);
+    m->b->stream = 0;
+    return ref;
+}
+
+static sim_ref_t new_lse(sim_model_t *m)
+{
+    return sim_new(m->b, "softmax_lse", lse_bytes(m->d));
+}
+
+/* flash_attn_a2a_communicate(): each tensor is copied with the peer's dimension first, exchanged,
+ * and put in order; a tensor's copy is made while the one before it travels. `in` is taken over. */
+static sim_ref_t exchange(sim_model_t *m, sim_ref_t in, const char *name, uint64_t bytes)
+{
+    sim_ref_t copy = sim_new(m->b, "a2a_input", bytes);
+    sim_drop(m->b, in);
+    sim_ref_t received = sim_new(m->b, "a2a_output", bytes);
+    sim_ref_t ordered = new_on_cp_stream(m, name, bytes);
+    sim_drop(m->b, received);
+    sim_drop(m->b, copy);
+    return ordered;
+}
+
+/* The sequence is gathered and the heads are split, so that every tensor keeps its size. */
+static sim_ref_t a2a_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    sim_ref_t inputs[] = { save->core_q, save->core_k, save->core_v };
+    save->core_q = exchange(m, inputs[0], "q_all_to_all", d->q_bytes);
+    save->core_k = exchange(m, inputs[1], "k_all_to_all", d->kv_bytes);
+    save->core_v = exchange(m, inputs[2], "v_all_to_all", d->kv_bytes);
+    save->out = sim_new(m->b, "context_all_to_all", d->q_bytes);
+    save->lse = new_lse(m);
+    return exchange(m, sim_keep(m->b, save->out), "context", d->q_bytes);
+}
+
+static void a2a_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+                         sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
+{
+    const sim_dims_t *d = m->d;
+    d_out = exchange(m, d_out, "d_context_all_to_all", d->q_bytes);
+    sim_ref_t d_q = sim_new(m->b, "d_q", d->q_bytes);
+    sim_ref_t d_k = sim_new(m->b, "d_k", d->kv_bytes);
+    sim_ref_t d_v = sim_new(m->b, "d_v", d->kv_bytes);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", lse_bytes(d));
+    sim_drop(m->b, row_sums);
+    sim_drop(m->b, accumulator);
+    *q_p = exchange(m, d_q, "d_q_local", d->q_bytes);
+    *k_p = exchange(m, d_k, "d_k_local", d->kv_bytes);
+    *v_p = exchange(m, d_v, "d_v_local", d->kv_bytes);
+    sim_drop(m->b, save->out);
+    save->out = SIM_REF_NONE;
+    sim_drop(m->b, d_out);
+}
+
+enum { MAX_RING = 1024 }; /* steps whose tensors are listed one by one */
+
+static uint64_t ring_steps(const sim_dims_t *d)
+{
+    return d->cp < MAX_RING ? d->cp : MAX_RING;
+}
+
+/* Keys and values go round the ring; the buffer of every step stays until the loop ends, and so do
+ * the partial outputs and their log-sum-exp. After the first step a causal mask leaves half of the
+ * queries or half of the keys, on average half an output. */
+static sim_ref_t p2p_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t n = ring_steps(d);
+    sim_ref_t kv[MAX_RING], out[MAX_RING], lse[MAX_RING];
+    kv[0] = sim_new(m->b, "kv_local", 2 * d->kv_bytes);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i + 1 < n)
+            kv[i + 1] = sim_new(m->b, "kv_received", 2 * d->kv_bytes);
+        out[i] = sim_new(m->b, "context_part", i == 0 ? d->q_bytes : d->q_bytes / 2);
+        lse[i] = sim_new(m->b, "lse_part", lse_bytes(d));
+    }
+    sim_ref_t corrected = sim_new(m->b, "context_fp32", d->q_bytes / d->e * 4);
+    save->lse = new_lse(m);
+    save->out = sim_new(m->b, "context", d->q_bytes);
+    sim_drop(m->b, corrected);
+    for (uint64_t i = 0; i < n; i++) {
+        sim_drop(m->b, out[i]);
+        sim_drop(m->b, lse[i]);
+        if (i > 0)
+            sim_drop(m->b, kv[i]);
+    }
+    /* q is saved as it was given, k and v as the concatenated buffer. */
+    sim_drop(m->b, save->core_k);
+    sim_drop(m->b, save->core_v);
+    save->core_k = kv[0];
+    save->core_v = sim_keep(m->b, kv[0]);
+    return sim_keep(m->b, save->out);
+}
+
+/* Two buffers of keys and values with their gradients travel while a step computes on its own. */
+static void p2p_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+                         sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
+{
+    const sim_dims_t *d = m->d;
+    *q_p = sim_new(m->b, "d_q", d->q_bytes);
+    sim_ref_t buffers = sim_new(m->b, "kv_and_dkv_buffers", 2 * 2 * 2 * d->kv_bytes);
+    sim_ref_t step_q = sim_new(m->b, "d_q_part", d->q_bytes);
+    sim_ref_t step_kv = sim_new(m->b, "d_kv_part", 2 * d->kv_bytes);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    sim_drop(m->b, accumulator);
+    sim_drop(m->b, step_kv);
+    sim_drop(m->b, step_q);
+    *k_p = sim_new(m->b, "d_k", d->kv_bytes);
+    *v_p = sim_new(m->b, "d_v", d->kv_bytes);
+    sim_drop(m->b, buffers);
+    sim_drop(m->b, save->out);
+    save->out = SIM_REF_NONE;
+    sim_drop(m->b, d_out);
+}
+
+/* Keys and values of all ranks are gathered and put in order; the two half sequences of the rank
+ * are computed one after the other. */
+static sim_ref_t all_gather_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    sim_ref_t k = sim_new(m->b, "k_gathered", d->cp * d->kv_bytes);
+    sim_ref_t v = sim_new(m->b, "v_gathered", d->cp * d->kv_bytes);
+    sim_ref_t k_ordered = sim_new(m->b, "k_ordered", d->cp * d->kv_bytes);
+    sim_drop(m->b, k);
+    sim_ref_t v_ordered = sim_new(m->b, "v_ordered", d->cp * d->kv_bytes);
+    sim_drop(m->b, v);
+    save->out = sim_new(m->b, "context", d->q_bytes);
+    sim_ref_t part = sim_new(m->b, "context_part", d->q_bytes / 2);
+    sim_ref_t part2 = sim_new(m->b, "context_part", d->q_bytes / 2);
+    save->lse = new_lse(m);
+    sim_drop(m->b, part);
+    sim_drop(m->b, part2);
+    sim_drop(m->b, k_ordered);
+    sim_drop(m->b, v_ordered);
+    return sim_keep(m->b, save->out);
+}
+
+static void all_gather_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+                                sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
+{
+    const sim_dims_t *d = m->d;
+    *q_p = sim_new(m->b, "d_q", d->q_bytes);
+    sim_ref_t d_k_full = sim_new(m->b, "d_k_full", d->cp * d->kv_bytes);
+    sim_ref_t d_v_full = sim_new(m->b, "d_v_full", d->cp * d->kv_bytes);
+    sim_ref_t kv = sim_new(m->b, "kv_ordered", 2 * d->cp * d->kv_bytes);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    sim_drop(m->b, accumulator);
+    sim_drop(m->b, kv);
+    *k_p = sim_new(m->b, "d_k", d->kv_bytes);
+    sim_drop(m->b, d_k_full);
+    *v_p = sim_new(m->b, "d_v", d->kv_bytes);
+    sim_drop(m->b, d_v_full);
+    sim_drop(m->b, save->out);
+    save->out = SIM_REF_NONE;
+    sim_drop(m->b, d_out);
+}
+
+sim_ref_t sim_cp_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    switch (m->s->cp_comm_type) {
+    case SIM_CP_A2A:
+        return a2a_forward(m, save);
+    case SIM_CP_ALL_GATHER:
+        return all_gather_forward(m, save);
+    case SIM_CP_P2P:
+        break;
+    }
+    return p2p_forward(m, save);
+}
+
+void sim_cp_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out, sim_ref_t *q_p,
+                     sim_ref_t *k_p, sim_ref_t *v_p)
+{
+    switch (m->s->cp_comm_type) {
+    case SIM_CP_A2A:
+        a2a_backward(m, save, d_out, q_p, k_p, v_p);
+        return;
+    case SIM_CP_ALL_GATHER:
+        all_gather_backward(m, save, d_out, q_p, k_p, v_p);
+        return;
+    case SIM_CP_P2P:
+        p2p_backward(m, save, d_out, q_p, k_p, v_p);
+        return;
+    }
+}
