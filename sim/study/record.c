@@ -437,7 +437,13 @@ static void put_defaults(const json_t *record, sim_import_t *import)
         sim_import_put_key(import, "train", "cross_entropy_loss_fusion", "true", origin);
         sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "native", origin);
     } else {
-        sim_import_put_key(import, "train", "create_attention_mask_in_dataloader", "true", origin);
+        /* Megatron-LM's default is a dense mask. Where it would have a gibibyte and more for every
+         * sample, before it is even split over the context-parallel ranks, a run that worked must
+         * have been without. */
+        const json_t *seq = at(record, "train.seq");
+        bool fits = !json_is_integer(seq) || json_integer_value(seq) < 32768;
+        sim_import_put_key(import, "train", "create_attention_mask_in_dataloader",
+                           fits ? "true" : "false", origin);
     }
 }
 
