@@ -5,6 +5,8 @@
 
 static const sim_command_t commands[] = {
     { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run, true },
+    { "estimate", "SCENARIO.ini", "the closed-form estimators beside the simulation",
+      sim_cmd_estimate, false },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import, false },
     { "diagnose", "[LOG]",
       "read a pasted out-of-memory message or log: what happened, what to change", sim_cmd_diagnose,

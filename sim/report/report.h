@@ -42,6 +42,11 @@ typedef struct {
     sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
 } sim_report_t;
 
+/* What the peaks of a job mean, without a report. Plays ranks that do not fit again under other
+ * conditions; fails as sim_simulate_rank() does. */
+base_status_t sim_report_judge(const sim_scenario_t *scenario, const sim_job_t *job,
+                               const bool *is_skipped, sim_verdict_t *verdict_p, base_err_t *err);
+
 /* Judge a job that was played; what is borrowed must outlive the report. Plays the worst rank again
  * for its list, and ranks that do not fit under other conditions. Fails as sim_simulate_rank()
  * does. Free with sim_report_fini(), which takes a zeroed struct too. */

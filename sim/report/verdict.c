@@ -151,15 +151,32 @@ static base_status_t judge(sim_report_t *r, base_err_t *err)
     return is_expandable(r->scenario->conf) ? BASE_OK : try_expandable(r, err);
 }
 
+static sim_report_t begin(const sim_scenario_t *scenario, const sim_job_t *job,
+                          const bool *is_skipped)
+{
+    return (sim_report_t){ .scenario = scenario,
+                           .job = job,
+                           .is_skipped = is_skipped,
+                           .usable_bytes =
+                               scenario->memory_bytes - scenario->reserved_outside_bytes };
+}
+
+base_status_t sim_report_judge(const sim_scenario_t *scenario, const sim_job_t *job,
+                               const bool *is_skipped, sim_verdict_t *verdict_p, base_err_t *err)
+{
+    sim_report_t r = begin(scenario, job, is_skipped);
+    base_status_t status = judge(&r, err);
+    if (status == BASE_OK)
+        *verdict_p = r.verdict;
+    return status;
+}
+
 base_status_t sim_report_init(sim_report_t *report_p, const sim_scenario_t *scenario,
                               const sim_job_t *job, const char *name, const bool *is_skipped,
                               base_err_t *err)
 {
-    sim_report_t r = { .scenario = scenario,
-                       .job = job,
-                       .name = name,
-                       .is_skipped = is_skipped,
-                       .usable_bytes = scenario->memory_bytes - scenario->reserved_outside_bytes };
+    sim_report_t r = begin(scenario, job, is_skipped);
+    r.name = name;
     base_status_t status = judge(&r, err);
     sim_simulate_options_t options = { .want_alive = true };
     if (status == BASE_OK)

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/study/outcome.h"
+
+static const char *const status_names[SIM_N_STATUSES] = {
+    [SIM_STATUS_FITS] = "fits",
+    [SIM_STATUS_AT_RISK] = "at risk",
+    [SIM_STATUS_OUT_OF_MEMORY] = "out of memory",
+    [SIM_STATUS_ERROR] = "error",
+};
+
+static const char *const risk_names[SIM_N_RISKS] = {
+    [SIM_RISK_NONE] = "",
+    [SIM_RISK_MARGIN] = "margin",
+    [SIM_RISK_RETRIES] = "retries",
+    [SIM_RISK_EXPANDABLE] = "expandable_segments",
+    [SIM_RISK_FRAGMENTED] = "fragmentation",
+};
+
+const char *sim_status_name(sim_status_t status)
+{
+    return status_names[status];
+}
+
+const char *sim_risk_name(sim_risk_t risk)
+{
+    return risk_names[risk];
+}
+
+static bool any_retries(const sim_job_t *job)
+{
+    for (uint32_t c = 0; c < job->classes.n_classes; c++) {
+        if (job->results[c].n_alloc_retries > 0)
+            return true;
+    }
+    return false;
+}
+
+static void set_status(sim_outcome_t *o, const sim_job_t *job, uint64_t margin_bytes)
+{
+    if (o->verdict.n_out_of_memory > 0) {
+        bool fragmented = o->verdict.cause == SIM_CAUSE_FRAGMENTATION;
+        o->status = fragmented ? SIM_STATUS_AT_RISK : SIM_STATUS_OUT_OF_MEMORY;
+        if (fragmented)
+            o->risk = o->verdict.fits_expandable == SIM_ANSWER_YES ? SIM_RISK_EXPANDABLE
+                                                                   : SIM_RISK_FRAGMENTED;
+        return;
+    }
+    if (any_retries(job))
+        o->risk = SIM_RISK_RETRIES;
+    else if (o->verdict.headroom_bytes < margin_bytes)
+        o->risk = SIM_RISK_MARGIN;
+    o->status = o->risk == SIM_RISK_NONE ? SIM_STATUS_FITS : SIM_STATUS_AT_RISK;
+}
+
+static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t margin_bytes,
+                      sim_outcome_t *o)
+{
+    const sim_verdict_t *v = &o->verdict;
+    const sim_rank_result_t *worst = sim_job_result(job, v->worst_rank);
+    bool needs_more = worst->is_out_of_memory && v->need_is_known;
+    o->worst_rank = v->worst_rank;
+    topo_grid_coord(&s->grid, v->worst_rank, &o->coord, NULL); /* < world_size: cannot fail */
+    o->moment = worst->is_out_of_memory ? worst->oom_moment : worst->allocated_moment;
+    o->at_peak = worst->is_out_of_memory ? worst->at_oom : worst->at_peak;
+    o->n_parameters = worst->n_parameters;
+    o->allocated_bytes = needs_more ? v->needed_allocated_bytes : worst->max_allocated_bytes;
+    o->reserved_bytes = needs_more ? v->needed_reserved_bytes : worst->max_reserved_bytes;
+    o->device_used_bytes = s->reserved_outside_bytes + o->reserved_bytes;
+    o->device_bytes = s->memory_bytes;
+    o->headroom_bytes = (int64_t)o->device_bytes - (int64_t)o->device_used_bytes;
+    o->n_classes = job->classes.n_classes;
+    set_status(o, job, margin_bytes);
+}
+
+base_status_t sim_outcome_of(const sim_scenario_t *scenario, uint64_t margin_bytes,
+                             sim_outcome_t *outcome_p, base_err_t *err)
+{
+    sim_job_t job;
+    base_status_t status = sim_job_play(scenario, NULL, &job, err);
+    if (status != BASE_OK)
+        return status;
+    sim_outcome_t outcome = { 0 };
+    status = sim_report_judge(scenario, &job, NULL, &outcome.verdict, err);
+    if (status == BASE_OK) {
+        summarize(scenario, &job, margin_bytes, &outcome);
+        *outcome_p = outcome;
+    }
+    sim_job_fini(&job);
+    return status;
+}
