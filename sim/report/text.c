@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_LARGEST = 10, LIST_TEXT = 80 };
+enum { N_LARGEST = 10, LIST_TEXT = 64 };
 
 typedef char size_text_t[BASE_BYTES_TEXT];
 
@@ -22,9 +22,8 @@ static void print_title(const sim_report_t *r, FILE *out)
     const sim_scenario_t *s = r->scenario;
     const topo_grid_t *g = &s->grid;
     size_text_t total;
-    fprintf(out, "%s: %" PRIu32 " x %s (%s)", r->name, g->world_size, s->gpu_p->name,
-            base_bytes_format(s->memory_bytes, total));
-    fprintf(out, "; TP %" PRIu32 ", PP %" PRIu32, g->tp, g->pp);
+    fprintf(out, "%s\n%" PRIu32 " x %s with %s; TP %" PRIu32 ", PP %" PRIu32, r->name,
+            g->world_size, s->gpu_p->name, base_bytes_format(s->memory_bytes, total), g->tp, g->pp);
     if (s->stages.vpp > 1)
         fprintf(out, ", VPP %" PRIu32, s->stages.vpp);
     if (g->cp > 1)
@@ -32,8 +31,9 @@ static void print_title(const sim_report_t *r, FILE *out)
     if (g->ep > 1)
         fprintf(out, ", EP %" PRIu32, g->ep);
     fprintf(out,
-            ", DP %" PRIu32 "; %" PRIu64 " micro-batches of %" PRIu64 " x %" PRIu64 " tokens\n\n",
-            g->dp, s->n_microbatches, s->micro_batch_size, s->seq_length);
+            ", DP %" PRIu32 "\n%" PRIu64 " iterations of %" PRIu64 " micro-batches of %" PRIu64
+            " x %" PRIu64 " tokens\n\n",
+            g->dp, s->iterations, s->n_microbatches, s->micro_batch_size, s->seq_length);
 }
 
 /* ---- the worst rank ---- */
@@ -220,7 +220,7 @@ static void print_cause(const sim_report_t *r, FILE *out)
         return;
     }
     fprintf(out,
-            "  It needs %s reserved for %s allocated at the peak; there is %s: misses by %s.\n",
+            "  It needs %s reserved for a peak of %s allocated;\n  there is %s: it misses by %s.\n",
             base_bytes_format(v->needed_reserved_bytes, reserved),
             base_bytes_format(v->needed_allocated_bytes, allocated), usable,
             base_bytes_format(v->misses_by_bytes, misses));
@@ -253,14 +253,14 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
     list_out_of_memory(r, ranks, sizeof(ranks));
     if (r->verdict.n_out_of_memory > 1)
         fprintf(out,
-                "OUT OF MEMORY on %" PRIu32 " ranks (%s); on rank %" PRIu32 ", which misses by "
-                "most:\n",
+                "OUT OF MEMORY on %" PRIu32 " ranks: %s\n  On rank %" PRIu32 ", which misses "
+                "by most:\n",
                 r->verdict.n_out_of_memory, ranks, w->rank);
     else
         fprintf(out, "OUT OF MEMORY on rank %" PRIu32 ":\n", w->rank);
     fprintf(out,
-            "  Tried to allocate %s for %s. GPU with %s in total, of which %s is free;\n"
-            "  %s is allocated by PyTorch, and %s is reserved but unallocated.\n",
+            "  Tried to allocate %s for %s.\n  The GPU has %s in total, of which %s is free;\n"
+            "  %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.\n",
             base_bytes_format(oom->requested_bytes, tried), w->oom_tensor,
             base_bytes_format(oom->device_total_bytes, total),
             base_bytes_format(oom->device_free_bytes, available),
