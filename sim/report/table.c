@@ -219,9 +219,9 @@ static void print_cell(FILE *out, const char *text, int width, bool pad)
 static void print_head(const table_t *t, FILE *out)
 {
     fprintf(out,
-            "%s; at the peak of each rank: parameters, gradients, optimizer state, "
-            "activations, temporary,\nother; peak allocated, peak reserved, headroom. "
-            "i = iteration, m = micro-batch%s, l = layer.\n\n",
+            "%s; at the peak of each rank: parameters, gradients, optimizer state, activations,\n"
+            "temporary, other; peak allocated, peak reserved, headroom. i = iteration, from 1;\n"
+            "from 0: m = micro-batch%s, l = layer.\n\n",
             t->unit, t->report->scenario->stages.vpp > 1 ? ", c = chunk" : "");
     fprintf(out, "%-*s %-*s", t->rank_width, "ranks", t->coordinate_width, "place");
     for (int i = 0; i < N_FIGURES; i++)
