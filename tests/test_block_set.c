@@ -2,7 +2,7 @@
  * The ordered set of free blocks against a plain list that is searched from end to end. */
 #include "config.h"
 
-#include "sim/memory/alloc_internal.h"
+#include "sim/memory/block_set.h"
 #include "tests/cutap.h"
 
 #include <stdlib.h>
@@ -35,6 +35,7 @@ static fixture_t *fixture_create(uint32_t n_sizes)
     f->alloc.blocks = f->blocks;
     f->alloc.n_blocks = f->alloc.blocks_cap = N_BLOCKS;
     f->alloc.chunks.unused = NONE;
+    sim__set_init(&f->alloc, &f->set);
     for (uint32_t i = 0; i < N_BLOCKS; i++) {
         f->blocks[i].size = 512 * (uint64_t)(1 + below(n_sizes));
         f->blocks[i].addr = UINT64_C(0x100000000000) + ((i * UINT64_C(7919)) % N_BLOCKS) * 512;
@@ -52,9 +53,9 @@ static void fixture_destroy(fixture_t *f)
 static void toggle(fixture_t *f, uint32_t id)
 {
     if (f->is_in[id])
-        sim__set_erase(&f->alloc, &f->set, size_key(f->blocks[id].size), id);
+        set_erase(&f->alloc, &f->set, size_key(f->blocks[id].size), id);
     else
-        sim__set_insert(&f->alloc, &f->set, size_key(f->blocks[id].size), id);
+        set_insert(&f->alloc, &f->set, size_key(f->blocks[id].size), id);
     f->is_in[id] = !f->is_in[id];
     f->n_in = f->is_in[id] ? f->n_in + 1 : f->n_in - 1;
 }
@@ -76,8 +77,7 @@ static uint32_t search_plainly(const fixture_t *f, uint64_t size)
 
 static uint32_t lower_bound(const fixture_t *f, uint64_t size)
 {
-    return set_at(&f->alloc, &f->set,
-                  sim__set_lower_bound(&f->alloc, &f->set, size_key_wanted(size)));
+    return set_at(&f->alloc, &f->set, set_lower_bound(&f->alloc, &f->set, size_key_wanted(size)));
 }
 
 /* In order from both ends, and complete. */
@@ -93,7 +93,7 @@ static bool is_sound(const fixture_t *f)
     }
     uint32_t n_back = 0;
     at = (cursor_t){ f->set.n, 0 };
-    while (f->set.n > 0 && set_prev(&f->alloc, &f->set, &at))
+    while (set_prev(&f->alloc, &f->set, &at))
         n_back++;
     return n == f->n_in && n_back == n;
 }

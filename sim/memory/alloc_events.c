@@ -22,9 +22,24 @@ static uint32_t event_new(sim_alloc_t *a, uint64_t number, uint32_t block)
     return id;
 }
 
+static void wait_begins(sim_alloc_t *a, const block_t *b)
+{
+    a->n_waiting++;
+    a->active.waiting[b->pool]++;
+    a->active_bytes.waiting[b->pool] += b->size;
+}
+
+static void wait_ends(sim_alloc_t *a, const block_t *b)
+{
+    a->n_waiting--;
+    a->active.waiting[b->pool]--;
+    a->active_bytes.waiting[b->pool] -= b->size;
+}
+
 void sim__record_events(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
+    wait_begins(a, b);
     while (b->foreign != NONE) {
         uint32_t use = b->foreign;
         stream_t *s = &a->streams[a->foreign[use].stream];
@@ -53,8 +68,10 @@ static void process_stream(sim_alloc_t *a, uint32_t stream)
         s->first_event = e->next;
         e->next = a->unused_event;
         a->unused_event = id;
-        if (--a->blocks[block].n_events == 0)
+        if (--a->blocks[block].n_events == 0) {
+            wait_ends(a, &a->blocks[block]);
             sim__free_block(a, block);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/memory/alloc_internal.h"
+#include "sim/memory/block_set.h"
 
 static uint32_t segment_new(sim_alloc_t *a, segment_t segment)
 {
@@ -34,7 +35,7 @@ static uint32_t block_in_segment(sim_alloc_t *a, const block_t *like, uint64_t a
 static void insert_unmapped(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
-    sim__set_insert(a, &a->streams[b->stream].unmapped[b->pool], UNMAPPED_KEY, id);
+    set_insert(a, unmapped_set(a, b), UNMAPPED_KEY, id);
 }
 
 /* A new reservation: one unmapped block. NONE when the reservation was made small by a setting and
@@ -67,7 +68,7 @@ static bool has_room(const sim_alloc_t *a, uint32_t id, uint64_t size)
 
 static uint32_t find_candidate(const sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
 {
-    const set_t *set = &a->streams[stream].unmapped[pool];
+    const set_t *set = &a->unmapped_sets[N_POOLS * stream + pool];
     uint32_t id;
     for (cursor_t at = { 0, 0 }; (id = set_at(a, set, at)) != NONE; at = set_next(a, set, at)) {
         uint32_t prev = a->blocks[id].prev;
@@ -88,7 +89,7 @@ static bool map(sim_alloc_t *a, uint32_t id, uint64_t size)
     uint64_t n_pages = base_u64_div_up(size, page), bytes = n_pages * page;
     if (!sim_device_map(a->device, b->addr, page, n_pages))
         return false;
-    sim__set_erase(a, &a->streams[b->stream].unmapped[b->pool], UNMAPPED_KEY, id);
+    set_erase(a, unmapped_set(a, b), UNMAPPED_KEY, id);
     b->is_mapped = true;
     trace(a, SIM_TRACE_SEGMENT_MAP, b->addr, bytes, b->stream);
     if (bytes < b->size) {
@@ -98,8 +99,7 @@ static bool map(sim_alloc_t *a, uint32_t id, uint64_t size)
         sim__link_after(a, id, rest);
         insert_unmapped(a, rest);
     }
-    sim__merge(a, id, b->prev);
-    sim__merge(a, id, b->next);
+    sim__merge_neighbours(a, id);
     sim__insert_free(a, id);
     a->total += bytes;
     a->num_device_alloc++;
@@ -124,7 +124,7 @@ uint32_t sim__expandable_alloc(sim_alloc_t *a, uint32_t stream, uint32_t pool, u
         id = next; /* it has merged with what precedes it */
     }
     block_t *b = &a->blocks[id];
-    sim__set_erase(a, free_set(a, b), size_key(b->size), id);
+    set_erase(a, free_set(a, b), size_key(b->size), id);
     return id;
 }
 
@@ -132,7 +132,7 @@ static void unreserve(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
     segment_t *s = &a->segments[b->segment];
-    sim__set_erase(a, &a->streams[b->stream].unmapped[b->pool], UNMAPPED_KEY, id);
+    set_erase(a, unmapped_set(a, b), UNMAPPED_KEY, id);
     sim_device_unreserve(a->device, s->addr, s->bytes);
     s->next_unused = a->unused_segment;
     a->unused_segment = b->segment;
@@ -151,7 +151,7 @@ void sim__expandable_unmap(sim_alloc_t *a, uint32_t id)
         return;
     uint64_t addr = s->addr + first * page, bytes = (last - first) * page;
     uint64_t front = addr - b->addr, back = b->size - front - bytes;
-    sim__set_erase(a, free_set(a, b), size_key(b->size), id);
+    set_erase(a, free_set(a, b), size_key(b->size), id);
     sim_device_unmap(a->device, addr, page, last - first);
     trace(a, SIM_TRACE_SEGMENT_UNMAP, addr, bytes, b->stream);
     if (front > 0) {
@@ -172,8 +172,7 @@ void sim__expandable_unmap(sim_alloc_t *a, uint32_t id)
     b->addr = addr;
     b->size = bytes;
     b->is_mapped = false;
-    sim__merge(a, id, b->prev);
-    sim__merge(a, id, b->next);
+    sim__merge_neighbours(a, id);
     insert_unmapped(a, id);
     sim__stream_done(a, b->stream);
     a->total -= bytes;

@@ -35,21 +35,20 @@ typedef struct {
     bool is_mapped;
 } block_t;
 
-enum { SET_CHUNK = 16 };
+enum { SET_CHUNK = 16, SET_WINDOW = 128 };
 
-/* Both arrays are twice as long as a chunk is ever filled, so that entries are moved by copying
+/* Entries from the n-th on have the key INT32_MAX, which no block has, and the block NONE. Both
+ * arrays are twice as long as a chunk is ever filled, so that entries are moved by copying
  * SET_CHUNK of them from any place, without a branch on how many there are. */
 typedef struct {
-    int32_t key[2 * SET_CHUNK]; /* ascending; entries from n on are INT32_MAX */
-    uint32_t block[2 * SET_CHUNK];
-    uint32_t n;
-    uint32_t next_unused;
+    int32_t key[2 * SET_CHUNK];    /* ascending */
+    uint32_t block[2 * SET_CHUNK]; /* block[0] of an unused chunk: the next unused one */
 } chunk_t;
 
 /* Blocks ordered by (key, address). Entry i of the index: every block of chunk[i] is at or above
  * (key[i], addr[i]) and below entry i + 1; entry 0 is minus infinity. */
 typedef struct {
-    int32_t *key; /* padded with INT32_MAX up to cap + SET_CHUNK */
+    int32_t *key; /* padded with INT32_MAX up to cap + SET_WINDOW */
     uint64_t *addr;
     uint32_t *chunk;
     uint32_t n, cap;
@@ -60,7 +59,8 @@ typedef struct {
 } cursor_t;
 
 typedef struct {
-    chunk_t *at;
+    chunk_t *at; /* 64-byte aligned, inside raw */
+    void *raw;
     uint32_t n, cap, unused;
 } chunk_arena_t;
 
@@ -69,8 +69,6 @@ typedef struct {
     uint64_t n_recorded; /* events recorded on it */
     uint64_t n_done;     /* of these, complete */
     uint32_t first_event, last_event;
-    set_t free[N_POOLS];     /* key = size */
-    set_t unmapped[N_POOLS]; /* key = 0 */
 } stream_t;
 
 typedef struct {
@@ -90,12 +88,10 @@ typedef struct {
 typedef enum {
     ST_ALLOCATED_BYTES,
     ST_RESERVED_BYTES,
-    ST_ACTIVE_BYTES,
     ST_INACTIVE_SPLIT_BYTES,
     ST_REQUESTED_BYTES,
     ST_ALLOCATION,
     ST_SEGMENT,
-    ST_ACTIVE,
     ST_INACTIVE_SPLIT,
     N_STATS
 } stat_id_t;
@@ -107,6 +103,14 @@ typedef struct {
     uint64_t increased;     /* since the last reset of accumulated figures */
     uint64_t current_reset; /* current at that reset */
 } pool_stat_t;
+
+/* active and active_bytes are allocation and allocated_bytes plus what waits for events, and rise
+ * with them, so only that part is kept. */
+typedef struct {
+    uint64_t waiting[N_POOLS];
+    uint64_t peak[N_POOLS], all_peak; /* of active, at times when something waited */
+    uint64_t waiting_reset[N_POOLS];  /* at the last reset of accumulated figures */
+} active_stat_t;
 
 typedef struct {
     int64_t current, peak, increased, current_reset;
@@ -123,22 +127,29 @@ struct sim_alloc {
     sim_alloc_conf_t conf;
     bool has_limit;
     uint64_t limit;
-    uint64_t total;          /* bytes got from the device */
-    uint64_t calls[N_POOLS]; /* get_free_block calls while garbage collection is on */
-    bool gc_on;              /* has_limit and a threshold */
+    uint64_t total;               /* bytes got from the device */
+    uint64_t calls[N_POOLS];      /* get_free_block calls while garbage collection is on */
+    bool gc_on;                   /* has_limit and a threshold */
+    uint64_t split_rest[N_POOLS]; /* a rest of at least this is split off, */
+    uint64_t split_below;         /* from requests of less than this */
 
     pool_stat_t stat[N_STATS][N_POOLS];
     uint64_t all_peak[N_STATS];
+    active_stat_t active, active_bytes;
+    uint32_t n_waiting; /* blocks that wait for events */
     signed_stat_t oversize_allocations, oversize_segments;
     uint64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
     uint64_t num_oom_rejections;
+
+    /* Index N_POOLS * stream + pool. */
+    set_t *free_sets;     /* key = size */
+    set_t *unmapped_sets; /* key = 0 */
 
     stream_t *streams;
     uint32_t *stream_order; /* indices by ascending handle */
     uint32_t n_streams, streams_cap;
     event_t *events;
     uint32_t n_events, events_cap, unused_event;
-    uint32_t n_outstanding;
     foreign_t *foreign;
     uint32_t n_foreign, foreign_cap, unused_foreign;
     segment_t *segments;
@@ -153,62 +164,19 @@ struct sim_alloc {
     uint32_t scratch_cap;
 };
 
-/* block_set.c */
+/* block_set.c: what block_set.h does not inline. */
 void sim__chunks_fini(chunk_arena_t *chunks);
 void sim__set_fini(set_t *set);
-cursor_t sim__set_lower_bound(const sim_alloc_t *a, const set_t *set, int32_t key);
-void sim__set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block);
-void sim__set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block);
-void sim__set_erase_at(sim_alloc_t *a, set_t *set, cursor_t at);
-
-static inline uint32_t set_at(const sim_alloc_t *a, const set_t *set, cursor_t at)
-{
-    if (at.entry >= set->n)
-        return NONE;
-    const chunk_t *c = &a->chunks.at[set->chunk[at.entry]];
-    return at.slot < c->n ? c->block[at.slot] : NONE;
-}
-
-static inline cursor_t set_next(const sim_alloc_t *a, const set_t *set, cursor_t at)
-{
-    if (at.slot + 1 < a->chunks.at[set->chunk[at.entry]].n)
-        return (cursor_t){ at.entry, at.slot + 1 };
-    return (cursor_t){ at.entry + 1, 0 };
-}
-
-/* False at the first entry. */
-static inline bool set_prev(const sim_alloc_t *a, const set_t *set, cursor_t *at)
-{
-    if (at->slot > 0) {
-        at->slot--;
-        return true;
-    }
-    if (at->entry == 0 || a->chunks.at[set->chunk[at->entry - 1]].n == 0)
-        return false;
-    at->entry--;
-    at->slot = a->chunks.at[set->chunk[at->entry]].n - 1;
-    return true;
-}
-
-/* Sizes in units of 512 bytes from INT32_MIN up, for signed comparisons. No block is larger than
- * SIM_DEVICE_MAX_BYTES, so none has the key INT32_MAX. */
-static inline int32_t size_key(uint64_t size)
-{
-    return (int32_t)((uint32_t)(size >> 9) ^ UINT32_C(0x80000000));
-}
-
-/* The key to look for when `size` may be beyond every block. */
-static inline int32_t size_key_wanted(uint64_t size)
-{
-    return size > SIM_DEVICE_MAX_BYTES ? INT32_MAX : size_key(size);
-}
-
-#define UNMAPPED_KEY INT32_MIN
-
-static inline set_t *free_set(sim_alloc_t *a, const block_t *b)
-{
-    return &a->streams[b->stream].free[b->pool];
-}
+/* An empty set has one chunk. */
+void sim__set_init(sim_alloc_t *a, set_t *set);
+/* Upper half of a full chunk into a new one behind it. */
+void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry);
+/* After an erasure that left few entries: drop an empty chunk, or join it with the one behind.
+ * Tried only when the count passes a power of two. */
+void sim__set_tidy(sim_alloc_t *a, set_t *set, uint32_t entry);
+/* Of the entries from `lo` on, which is the first with this key: one past the last at or below
+ * (key, addr). */
+uint32_t sim__set_entries_to(const set_t *set, uint32_t lo, int32_t key, uint64_t addr);
 
 /* Mapped, not in use, and may be merged with a neighbour or handed out. */
 static inline bool is_idle(const block_t *b)
@@ -238,6 +206,17 @@ static inline void stat_decrease(sim_alloc_t *a, stat_id_t id, uint32_t pool, ui
     a->stat[id][pool].current -= by;
 }
 
+/* An increase or, modulo 2^64, a decrease. */
+static inline void stat_change(sim_alloc_t *a, stat_id_t id, uint32_t pool, uint64_t by)
+{
+    pool_stat_t *s = &a->stat[id][pool];
+    s->current += by;
+    s->increased += (int64_t)by > 0 ? by : 0;
+    s->peak = s->current > s->peak ? s->current : s->peak;
+    uint64_t all = s->current + a->stat[id][!pool].current;
+    a->all_peak[id] = all > a->all_peak[id] ? all : a->all_peak[id];
+}
+
 void sim__oversize_add(signed_stat_t *s, int64_t by);
 
 static inline void trace(const sim_alloc_t *a, sim_trace_action_t action, uint64_t addr,
@@ -246,6 +225,10 @@ static inline void trace(const sim_alloc_t *a, sim_trace_action_t action, uint64
     if (a->trace != NULL)
         a->trace(a->trace_arg, action, addr, bytes, a->streams[stream].handle);
 }
+
+/* Room for `n` elements of `size` bytes at a multiple of 64, with the first `n_kept` of `old`;
+ * *raw_p is what free() takes, before and after. */
+void *sim__realloc_aligned(void **raw_p, const void *old, size_t n_kept, size_t n, size_t size);
 
 /* caching_allocator.c. A new record moves the arena: pointers to blocks are void afterwards, unless
  * sim__reserve_blocks() made room for `n` of them before. */
@@ -256,9 +239,8 @@ void sim__block_delete(sim_alloc_t *a, uint32_t id);
 /* `rest` becomes the neighbour right after `id`. */
 void sim__link_after(sim_alloc_t *a, uint32_t id, uint32_t rest);
 void sim__insert_free(sim_alloc_t *a, uint32_t id);
-/* Merge the idle neighbour `src` into `dst` when both have the same mapped state; bytes taken over,
- * 0 = not merged. */
-uint64_t sim__merge(sim_alloc_t *a, uint32_t dst, uint32_t src);
+/* Merge the idle neighbours of `id` that have its mapped state into it. */
+void sim__merge_neighbours(sim_alloc_t *a, uint32_t id);
 void sim__free_block(sim_alloc_t *a, uint32_t id);
 
 /* alloc_events.c */

@@ -5,12 +5,13 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/memory/alloc_internal.h"
+#include "sim/memory/block_set.h"
 
 /* A free block that is a whole segment. */
 static void release_block(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
-    sim__set_erase(a, free_set(a, b), size_key(b->size), id);
+    set_erase(a, free_set(a, b), size_key(b->size), id);
     trace(a, SIM_TRACE_SEGMENT_FREE, b->addr, b->size, b->stream);
     sim_device_free(a->device, b->addr, b->size);
     a->total -= b->size;
@@ -27,7 +28,7 @@ static uint32_t list_free(sim_alloc_t *a, uint32_t pool)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n_streams; i++) {
-        const set_t *set = &a->streams[a->stream_order[i]].free[pool];
+        const set_t *set = &a->free_sets[N_POOLS * a->stream_order[i] + pool];
         uint32_t id;
         for (cursor_t at = { 0, 0 }; (id = set_at(a, set, at)) != NONE; at = set_next(a, set, at)) {
             if (n == a->scratch_cap) {
@@ -108,8 +109,8 @@ bool sim__release_available(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint
     if (a->conf.max_split_bytes == UINT64_MAX)
         return false;
     uint64_t key = base_u64_max(size, a->conf.max_split_bytes);
-    const set_t *set = &a->streams[stream].free[pool];
-    cursor_t at = sim__set_lower_bound(a, set, size_key_wanted(key));
+    const set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    cursor_t at = set_lower_bound(a, set, size_key_wanted(key));
     uint32_t id = set_at(a, set, at);
     if (id == NONE || a->blocks[id].segment != NONE)
         return release_several(a, set, at, key);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/memory/alloc_internal.h"
 
@@ -31,6 +32,21 @@ uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *a)
     return current(a, ST_RESERVED_BYTES);
 }
 
+static uint64_t active_now(const sim_alloc_t *a, const active_stat_t *active, stat_id_t id,
+                           uint32_t pool)
+{
+    return a->stat[id][pool].current + active->waiting[pool];
+}
+
+static void reset_active_peak(sim_alloc_t *a, active_stat_t *active, stat_id_t id)
+{
+    active->all_peak = 0;
+    for (uint32_t pool = 0; pool < N_POOLS; pool++) {
+        active->peak[pool] = active_now(a, active, id, pool);
+        active->all_peak += active->peak[pool];
+    }
+}
+
 static void reset_signed_peak(signed_stat_t *s)
 {
     s->peak = s->current;
@@ -43,6 +59,8 @@ void sim_alloc_reset_peak(sim_alloc_t *a)
             a->stat[id][pool].peak = a->stat[id][pool].current;
         a->all_peak[id] = current(a, (stat_id_t)id);
     }
+    reset_active_peak(a, &a->active, ST_ALLOCATION);
+    reset_active_peak(a, &a->active_bytes, ST_ALLOCATED_BYTES);
     reset_signed_peak(&a->oversize_allocations);
     reset_signed_peak(&a->oversize_segments);
 }
@@ -60,6 +78,10 @@ void sim_alloc_reset_accumulated(sim_alloc_t *a)
             a->stat[id][pool].increased = 0;
             a->stat[id][pool].current_reset = a->stat[id][pool].current;
         }
+    for (int pool = 0; pool < N_POOLS; pool++) {
+        a->active.waiting_reset[pool] = a->active.waiting[pool];
+        a->active_bytes.waiting_reset[pool] = a->active_bytes.waiting[pool];
+    }
     reset_signed_accumulated(&a->oversize_allocations);
     reset_signed_accumulated(&a->oversize_segments);
     a->num_alloc_retries = a->num_ooms = a->num_sync_all_streams = 0;
@@ -84,6 +106,24 @@ static void fill(const sim_alloc_t *a, stat_id_t id, sim_stat_t out[SIM_N_POOLS]
     };
 }
 
+/* From the figures of allocation or allocated_bytes, which are filled in already. */
+static void fill_active(const sim_alloc_t *a, const active_stat_t *active, stat_id_t id,
+                        const sim_stat_t allocated[SIM_N_POOLS], sim_stat_t out[SIM_N_POOLS])
+{
+    sim_stat_t *all = &out[SIM_POOL_ALL];
+    *all = allocated[SIM_POOL_ALL];
+    all->peak = base_u64_max(all->peak, active->all_peak);
+    for (uint32_t pool = 0; pool < N_POOLS; pool++) {
+        sim_stat_t *s = &out[SIM_POOL_SMALL + pool];
+        *s = allocated[SIM_POOL_SMALL + pool];
+        s->current = active_now(a, active, id, pool);
+        s->peak = base_u64_max(s->peak, active->peak[pool]);
+        s->freed = s->freed + active->waiting_reset[pool] - active->waiting[pool];
+        all->current += active->waiting[pool];
+        all->freed += active->waiting_reset[pool] - active->waiting[pool];
+    }
+}
+
 static sim_stat_t from_signed(const signed_stat_t *s)
 {
     return (sim_stat_t){
@@ -99,12 +139,12 @@ const sim_alloc_stats_t *sim_alloc_stats(const sim_alloc_t *a)
     sim_alloc_stats_t *out = a->stats;
     fill(a, ST_ALLOCATED_BYTES, out->allocated_bytes);
     fill(a, ST_RESERVED_BYTES, out->reserved_bytes);
-    fill(a, ST_ACTIVE_BYTES, out->active_bytes);
     fill(a, ST_INACTIVE_SPLIT_BYTES, out->inactive_split_bytes);
     fill(a, ST_REQUESTED_BYTES, out->requested_bytes);
     fill(a, ST_ALLOCATION, out->allocation);
     fill(a, ST_SEGMENT, out->segment);
-    fill(a, ST_ACTIVE, out->active);
+    fill_active(a, &a->active, ST_ALLOCATION, out->allocation, out->active);
+    fill_active(a, &a->active_bytes, ST_ALLOCATED_BYTES, out->allocated_bytes, out->active_bytes);
     fill(a, ST_INACTIVE_SPLIT, out->inactive_split);
     out->oversize_allocations = from_signed(&a->oversize_allocations);
     out->oversize_segments = from_signed(&a->oversize_segments);

@@ -1,112 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/memory/block_set.h"
+
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
-#include "sim/memory/alloc_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-_Static_assert(SET_CHUNK == 16, "one 128-bit mask of bytes");
-
-/* How many of SET_CHUNK ascending keys are below `key`; without branches. */
-#ifdef __SSE2__
-static inline uint32_t count_below(const int32_t *keys, int32_t key)
+void *sim__realloc_aligned(void **raw_p, const void *old, size_t n_kept, size_t n, size_t size)
 {
-    const __m128i k = _mm_set1_epi32(key), *v = (const __m128i *)keys;
-    __m128i low = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v), k),
-                                  _mm_cmplt_epi32(_mm_loadu_si128(v + 1), k));
-    __m128i high = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v + 2), k),
-                                   _mm_cmplt_epi32(_mm_loadu_si128(v + 3), k));
-    return (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)));
-}
-#else
-static inline uint32_t count_below(const int32_t *keys, int32_t key)
-{
-    uint32_t n = 0;
-    for (int i = 0; i < SET_CHUNK; i++)
-        n += keys[i] < key;
-    return n;
-}
-#endif
-
-/* Copy SET_CHUNK words; the two places may overlap. */
-static inline void move_chunk(void *to, const void *from)
-{
-    typedef uint32_t lanes_t __attribute__((vector_size(16), aligned(4), may_alias));
-    lanes_t kept[SET_CHUNK / 4];
-    for (int i = 0; i < SET_CHUNK / 4; i++)
-        kept[i] = ((const lanes_t *)from)[i];
-    for (int i = 0; i < SET_CHUNK / 4; i++)
-        ((lanes_t *)to)[i] = kept[i];
+    enum { LINE = 64 };
+    void *raw = base_xrealloc(NULL, n + base_u64_div_up(LINE, size), size);
+    void *aligned = (void *)(((uintptr_t)raw + LINE - 1) & ~(uintptr_t)(LINE - 1));
+    if (n_kept > 0)
+        memcpy(aligned, old, n_kept * size);
+    free(*raw_p);
+    *raw_p = raw;
+    return aligned;
 }
 
-/* How many index entries have a key below `key`: halve down to one window, then count. */
-static inline uint32_t entries_below(const set_t *set, int32_t key)
+uint32_t sim__set_entries_to(const set_t *set, uint32_t lo, int32_t key, uint64_t addr)
 {
-    uint32_t lo = 0, n = set->n;
-    while (n > SET_CHUNK) {
-        uint32_t half = n / 2;
-        lo = set->key[lo + half - 1] < key ? lo + half : lo;
-        n -= half;
+    uint32_t hi = set__entries_below(set, key + 1);
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (set->addr[mid] <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return lo + count_below(set->key + lo, key);
-}
-
-/* Last index entry at or below (key, addr). */
-static uint32_t find_entry(const set_t *set, int32_t key, uint64_t addr)
-{
-    uint32_t lo = entries_below(set, key), hi = set->n;
-    if (lo < hi && set->key[lo] == key) {
-        hi = entries_below(set, key + 1);
-        while (lo < hi) {
-            uint32_t mid = lo + (hi - lo) / 2;
-            if (set->addr[mid] <= addr)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-    }
-    return lo == 0 ? 0 : lo - 1;
-}
-
-cursor_t sim__set_lower_bound(const sim_alloc_t *a, const set_t *set, int32_t key)
-{
-    if (set->n == 0)
-        return (cursor_t){ 0, 0 };
-    uint32_t entry = entries_below(set, key);
-    entry -= entry != 0;
-    const chunk_t *c = &a->chunks.at[set->chunk[entry]];
-    uint32_t slot = count_below(c->key, key);
-    return slot < c->n ? (cursor_t){ entry, slot } : (cursor_t){ entry + 1, 0 };
+    return lo;
 }
 
 static uint32_t chunk_new(chunk_arena_t *chunks)
 {
     uint32_t id = chunks->unused;
     if (id != NONE) {
-        chunks->unused = chunks->at[id].next_unused;
+        chunks->unused = chunks->at[id].block[0];
     } else {
         if (chunks->n == chunks->cap) {
             chunks->cap = chunks->cap == 0 ? 8 : chunks->cap * 2;
-            chunks->at = base_xrealloc(chunks->at, chunks->cap, sizeof(*chunks->at));
+            chunks->at = sim__realloc_aligned(&chunks->raw, chunks->at, chunks->n, chunks->cap,
+                                              sizeof(*chunks->at));
         }
         id = chunks->n++;
     }
     chunk_t *c = &chunks->at[id];
-    c->n = 0;
-    for (int i = 0; i < 2 * SET_CHUNK; i++)
+    for (int i = 0; i < 2 * SET_CHUNK; i++) {
         c->key[i] = INT32_MAX;
+        c->block[i] = NONE;
+    }
     return id;
 }
 
 static void chunk_delete(chunk_arena_t *chunks, uint32_t id)
 {
-    chunks->at[id].next_unused = chunks->unused;
+    chunks->at[id].block[0] = chunks->unused;
     chunks->unused = id;
 }
 
@@ -114,10 +65,10 @@ static void index_insert(set_t *set, uint32_t at, int32_t key, uint64_t addr, ui
 {
     if (set->n == set->cap) {
         set->cap = set->cap == 0 ? 4 : set->cap * 2;
-        set->key = base_xrealloc(set->key, set->cap + SET_CHUNK, sizeof(*set->key));
+        set->key = base_xrealloc(set->key, set->cap + SET_WINDOW, sizeof(*set->key));
         set->addr = base_xrealloc(set->addr, set->cap, sizeof(*set->addr));
         set->chunk = base_xrealloc(set->chunk, set->cap, sizeof(*set->chunk));
-        for (uint32_t i = set->n; i < set->cap + SET_CHUNK; i++)
+        for (uint32_t i = set->n; i < set->cap + SET_WINDOW; i++)
             set->key[i] = INT32_MAX;
     }
     uint32_t n_moved = set->n - at;
@@ -144,65 +95,33 @@ static void index_erase(set_t *set, uint32_t at)
     }
 }
 
-/* Upper half of a full chunk into a new one behind it. */
-static void split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)
+void sim__set_init(sim_alloc_t *a, set_t *set)
 {
-    uint32_t upper_id = chunk_new(&a->chunks), lower_id = set->chunk[entry];
-    chunk_t *lower = &a->chunks.at[lower_id], *upper = &a->chunks.at[upper_id];
+    *set = (set_t){ 0 };
+    index_insert(set, 0, INT32_MIN, 0, chunk_new(&a->chunks));
+}
+
+void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)
+{
     enum { HALF = SET_CHUNK / 2 };
+    uint32_t upper_id = chunk_new(&a->chunks);
+    chunk_t *lower = &a->chunks.at[set->chunk[entry]], *upper = &a->chunks.at[upper_id];
     for (int i = 0; i < HALF; i++) {
         upper->key[i] = lower->key[HALF + i];
         upper->block[i] = lower->block[HALF + i];
         a->blocks[upper->block[i]].chunk = upper_id;
         lower->key[HALF + i] = INT32_MAX;
+        lower->block[HALF + i] = NONE;
     }
-    lower->n = upper->n = HALF;
     index_insert(set, entry + 1, upper->key[0], a->blocks[upper->block[0]].addr, upper_id);
 }
 
-/* Where (key, addr) belongs in a chunk. */
-static uint32_t find_slot(const sim_alloc_t *a, const chunk_t *c, int32_t key, uint64_t addr)
+void sim__set_tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
 {
-    uint32_t lo = count_below(c->key, key);
-    if (lo >= c->n || c->key[lo] != key)
-        return lo;
-    uint32_t hi = count_below(c->key, key + 1);
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (a->blocks[c->block[mid]].addr < addr)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-void sim__set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
-{
-    uint64_t addr = a->blocks[block].addr;
-    if (set->n == 0)
-        index_insert(set, 0, INT32_MIN, 0, chunk_new(&a->chunks));
-    uint32_t entry = find_entry(set, key, addr);
-    if (a->chunks.at[set->chunk[entry]].n == SET_CHUNK) {
-        split_chunk(a, set, entry);
-        entry = find_entry(set, key, addr);
-    }
-    uint32_t id = set->chunk[entry];
-    chunk_t *c = &a->chunks.at[id];
-    uint32_t slot = find_slot(a, c, key, addr);
-    move_chunk(&c->key[slot + 1], &c->key[slot]);
-    move_chunk(&c->block[slot + 1], &c->block[slot]);
-    c->key[slot] = key;
-    c->block[slot] = block;
-    c->n++;
-    a->blocks[block].chunk = id;
-}
-
-/* After an erasure that left few entries: drop an empty chunk, or join it with the one behind. */
-static void tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
-{
-    uint32_t id = set->chunk[entry];
-    if (a->chunks.at[id].n == 0) {
+    uint32_t id = set->chunk[entry], n = set__length(&a->chunks.at[id]);
+    if ((n & (n - 1)) != 0)
+        return;
+    if (n == 0) {
         index_erase(set, entry);
         chunk_delete(&a->chunks, id);
         return;
@@ -211,47 +130,16 @@ static void tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
         return;
     uint32_t behind_id = set->chunk[entry + 1];
     chunk_t *c = &a->chunks.at[id], *behind = &a->chunks.at[behind_id];
-    if (c->n + behind->n > SET_CHUNK * 3 / 4)
+    uint32_t n_behind = set__length(behind);
+    if (n + n_behind > SET_CHUNK * 3 / 4)
         return;
-    for (uint32_t i = 0; i < behind->n; i++) {
-        c->key[c->n] = behind->key[i];
-        c->block[c->n++] = behind->block[i];
+    for (uint32_t i = 0; i < n_behind; i++) {
+        c->key[n + i] = behind->key[i];
+        c->block[n + i] = behind->block[i];
         a->blocks[behind->block[i]].chunk = id;
     }
     index_erase(set, entry + 1);
     chunk_delete(&a->chunks, behind_id);
-}
-
-static void erase_slot(chunk_t *c, uint32_t slot)
-{
-    move_chunk(&c->key[slot], &c->key[slot + 1]);
-    move_chunk(&c->block[slot], &c->block[slot + 1]);
-    c->n--;
-}
-
-/* Looked at only when the count passes a power of two, so that sets that stay small do not pay. */
-static inline bool wants_tidying(const set_t *set, const chunk_t *c)
-{
-    return c->n <= SET_CHUNK / 4 && (c->n & (c->n - 1)) == 0 && set->n > 1;
-}
-
-void sim__set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
-{
-    chunk_t *c = &a->chunks.at[a->blocks[block].chunk];
-    uint32_t slot = count_below(c->key, key);
-    while (c->block[slot] != block)
-        slot++;
-    erase_slot(c, slot);
-    if (wants_tidying(set, c))
-        tidy(a, set, find_entry(set, key, a->blocks[block].addr));
-}
-
-void sim__set_erase_at(sim_alloc_t *a, set_t *set, cursor_t at)
-{
-    chunk_t *c = &a->chunks.at[set->chunk[at.entry]];
-    erase_slot(c, at.slot);
-    if (wants_tidying(set, c))
-        tidy(a, set, at.entry);
 }
 
 void sim__set_fini(set_t *set)
@@ -264,6 +152,6 @@ void sim__set_fini(set_t *set)
 
 void sim__chunks_fini(chunk_arena_t *chunks)
 {
-    free(chunks->at);
+    free(chunks->raw);
     *chunks = (chunk_arena_t){ .unused = NONE };
 }

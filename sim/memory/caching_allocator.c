@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/memory/alloc_internal.h"
+#include "sim/memory/block_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +27,9 @@ void sim__reserve_blocks(sim_alloc_t *a, uint32_t n)
 {
     if (a->n_blocks + n <= a->blocks_cap)
         return;
-    uint32_t cap = a->blocks_cap == 0 ? 256 : a->blocks_cap * 2;
-    void *raw = base_xrealloc(NULL, (size_t)cap + 1, sizeof(block_t));
-    block_t *blocks = (block_t *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
-    if (a->n_blocks > 0)
-        memcpy(blocks, a->blocks, a->n_blocks * sizeof(block_t));
-    free(a->blocks_raw);
-    a->blocks_raw = raw;
-    a->blocks = blocks;
-    a->blocks_cap = cap;
+    a->blocks_cap = a->blocks_cap == 0 ? 256 : a->blocks_cap * 2;
+    a->blocks = sim__realloc_aligned(&a->blocks_raw, a->blocks, a->n_blocks, a->blocks_cap,
+                                     sizeof(block_t));
 }
 
 uint32_t sim__block_new(sim_alloc_t *a, uint64_t addr, uint64_t size, uint32_t stream,
@@ -83,12 +78,19 @@ static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t order)
         a->streams_cap = a->streams_cap == 0 ? 4 : a->streams_cap * 2;
         a->streams = base_xrealloc(a->streams, a->streams_cap, sizeof(*a->streams));
         a->stream_order = base_xrealloc(a->stream_order, a->streams_cap, sizeof(uint32_t));
+        size_t n_sets = (size_t)N_POOLS * a->streams_cap;
+        a->free_sets = base_xrealloc(a->free_sets, n_sets, sizeof(set_t));
+        a->unmapped_sets = base_xrealloc(a->unmapped_sets, n_sets, sizeof(set_t));
     }
     uint32_t id = a->n_streams++;
     memmove(&a->stream_order[order + 1], &a->stream_order[order],
             (id - order) * sizeof(*a->stream_order));
     a->stream_order[order] = id;
     a->streams[id] = (stream_t){ .handle = handle, .first_event = NONE, .last_event = NONE };
+    for (uint32_t pool = 0; pool < N_POOLS; pool++) {
+        sim__set_init(a, &a->free_sets[N_POOLS * id + pool]);
+        sim__set_init(a, &a->unmapped_sets[N_POOLS * id + pool]);
+    }
     return id;
 }
 
@@ -167,73 +169,96 @@ void sim__oversize_add(signed_stat_t *s, int64_t by)
 
 /* ---- free ---- */
 
-void sim__insert_free(sim_alloc_t *a, uint32_t id)
+static inline void insert_free(sim_alloc_t *a, block_t *b, uint32_t id)
 {
-    block_t *b = &a->blocks[id];
     b->stamp = a->calls[b->pool];
-    sim__set_insert(a, free_set(a, b), size_key(b->size), id);
+    set_insert(a, free_set(a, b), size_key(b->size), id);
 }
 
-uint64_t sim__merge(sim_alloc_t *a, uint32_t dst, uint32_t src)
+void sim__insert_free(sim_alloc_t *a, uint32_t id)
 {
-    if (src == NONE)
-        return 0;
-    block_t *d = &a->blocks[dst], *s = &a->blocks[src];
-    if (!is_idle(s) || s->is_mapped != d->is_mapped)
-        return 0;
-    stream_t *stream = &a->streams[s->stream];
-    if (s->is_mapped)
-        sim__set_erase(a, &stream->free[s->pool], size_key(s->size), src);
+    insert_free(a, &a->blocks[id], id);
+}
+
+/* A neighbour that is to be merged, out of its set. */
+static inline void take_out(sim_alloc_t *a, const block_t *b, uint32_t id)
+{
+    if (b->is_mapped)
+        set_erase(a, free_set(a, b), size_key(b->size), id);
     else
-        sim__set_erase(a, &stream->unmapped[s->pool], UNMAPPED_KEY, src);
-    if (d->prev == src) {
-        d->addr = s->addr;
-        d->prev = s->prev;
-        if (d->prev != NONE)
-            a->blocks[d->prev].next = dst;
-    } else {
-        d->next = s->next;
-        if (d->next != NONE)
-            a->blocks[d->next].prev = dst;
-    }
-    uint64_t size = s->size;
-    d->size += size;
-    sim__block_delete(a, src);
+        set_erase(a, unmapped_set(a, b), UNMAPPED_KEY, id);
+}
+
+static inline bool can_merge(const block_t *b, const block_t *neighbour)
+{
+    return is_idle(neighbour) && neighbour->is_mapped == b->is_mapped;
+}
+
+/* Bytes taken over, 0 = not merged. */
+static inline uint64_t merge_prev(sim_alloc_t *a, block_t *b, uint32_t id)
+{
+    uint32_t prev = b->prev;
+    if (prev == NONE || !can_merge(b, &a->blocks[prev]))
+        return 0;
+    const block_t *p = &a->blocks[prev];
+    take_out(a, p, prev);
+    uint64_t size = p->size;
+    b->addr = p->addr;
+    b->size += size;
+    b->prev = p->prev;
+    if (b->prev != NONE)
+        a->blocks[b->prev].next = id;
+    sim__block_delete(a, prev);
     return size;
 }
 
-/* The net effect of a free on inactive_split is one step, so that peaks see only the net. */
-static void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64_t merged_bytes,
-                                 uint32_t n_merged)
+static inline uint64_t merge_next(sim_alloc_t *a, block_t *b, uint32_t id)
 {
-    uint64_t bytes_up = 0, count_up = 0;
-    if (is_split(b)) {
-        bytes_up = b->size;
-        count_up = 1;
-    }
-    if (bytes_up > merged_bytes)
-        stat_increase(a, ST_INACTIVE_SPLIT_BYTES, b->pool, bytes_up - merged_bytes);
-    else
-        stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, b->pool, merged_bytes - bytes_up);
-    if (count_up > n_merged)
-        stat_increase(a, ST_INACTIVE_SPLIT, b->pool, 1);
-    else
-        stat_decrease(a, ST_INACTIVE_SPLIT, b->pool, n_merged - count_up);
+    uint32_t next = b->next;
+    if (next == NONE || !can_merge(b, &a->blocks[next]))
+        return 0;
+    const block_t *n = &a->blocks[next];
+    take_out(a, n, next);
+    uint64_t size = n->size;
+    b->size += size;
+    b->next = n->next;
+    if (b->next != NONE)
+        a->blocks[b->next].prev = id;
+    sim__block_delete(a, next);
+    return size;
+}
+
+void sim__merge_neighbours(sim_alloc_t *a, uint32_t id)
+{
+    block_t *b = &a->blocks[id];
+    merge_prev(a, b, id);
+    merge_next(a, b, id);
+}
+
+/* The net effect of a free on inactive_split is one step, so that peaks see only the net. */
+static inline void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64_t before,
+                                        uint64_t behind)
+{
+    bool split = is_split(b);
+    stat_change(a, ST_INACTIVE_SPLIT_BYTES, b->pool, (split ? b->size : 0) - before - behind);
+    stat_change(a, ST_INACTIVE_SPLIT, b->pool,
+                (uint64_t)split - (uint64_t)(before != 0) - (uint64_t)(behind != 0));
+}
+
+static inline void free_block(sim_alloc_t *a, block_t *b, uint32_t id)
+{
+    trace(a, SIM_TRACE_FREE_COMPLETED, b->addr, b->requested, b->stream);
+    stat_decrease(a, ST_REQUESTED_BYTES, b->pool, b->requested);
+    uint64_t before = merge_prev(a, b, id);
+    uint64_t behind = merge_next(a, b, id);
+    insert_free(a, b, id);
+    if (b->segment == NONE)
+        count_inactive_split(a, b, before, behind);
 }
 
 void sim__free_block(sim_alloc_t *a, uint32_t id)
 {
-    block_t *b = &a->blocks[id];
-    trace(a, SIM_TRACE_FREE_COMPLETED, b->addr, b->requested, b->stream);
-    uint64_t size = b->size;
-    uint64_t before = sim__merge(a, id, b->prev);
-    uint64_t behind = sim__merge(a, id, b->next);
-    sim__insert_free(a, id);
-    if (b->segment == NONE)
-        count_inactive_split(a, b, before + behind, (before != 0) + (behind != 0));
-    stat_decrease(a, ST_ACTIVE, b->pool, 1);
-    stat_decrease(a, ST_ACTIVE_BYTES, b->pool, size);
-    stat_decrease(a, ST_REQUESTED_BYTES, b->pool, b->requested);
+    free_block(a, &a->blocks[id], id);
 }
 
 void sim_alloc_free(sim_alloc_t *a, sim_block_t id)
@@ -250,7 +275,7 @@ void sim_alloc_free(sim_alloc_t *a, sim_block_t id)
     if (b->foreign != NONE)
         sim__record_events(a, id);
     else
-        sim__free_block(a, id);
+        free_block(a, b, id);
 }
 
 /* ---- allocate ---- */
@@ -284,8 +309,8 @@ static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, u
 {
     if (__builtin_expect(a->gc_on, 0))
         a->calls[pool]++;
-    set_t *set = &a->streams[stream].free[pool];
-    cursor_t at = sim__set_lower_bound(a, set, size_key_wanted(size));
+    set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    cursor_t at = set_lower_bound(a, set, size_key_wanted(size));
     uint32_t id = set_at(a, set, at);
     if (id == NONE)
         return NONE;
@@ -299,7 +324,7 @@ static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, u
     if (have >= a->conf.max_split_bytes &&
         (size < a->conf.max_split_bytes || have - size >= a->conf.max_non_split_rounding_bytes))
         return NONE;
-    sim__set_erase_at(a, set, at);
+    set_erase_at(a, set, at);
     return id;
 }
 
@@ -329,9 +354,9 @@ static uint32_t alloc_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint
 
 static uint64_t largest_free(const sim_alloc_t *a, uint32_t stream, uint32_t pool)
 {
-    const set_t *set = &a->streams[stream].free[pool];
+    const set_t *set = &a->free_sets[N_POOLS * stream + pool];
     cursor_t at = { set->n, 0 };
-    return set->n > 0 && set_prev(a, set, &at) ? a->blocks[set_at(a, set, at)].size : 0;
+    return set_prev(a, set, &at) ? a->blocks[set_at(a, set, at)].size : 0;
 }
 
 static void note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
@@ -377,41 +402,40 @@ static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
     return id;
 }
 
-static bool should_split(const sim_alloc_t *a, uint32_t pool, uint64_t size, uint64_t remaining)
-{
-    if (pool == SMALL || a->conf.expandable_segments)
-        return remaining >= MIN_BLOCK;
-    return size < a->conf.max_split_bytes && remaining > SMALL_MAX;
-}
-
 /* Cut `id` down to `size`; the rest becomes a free block behind it. */
-static void split(sim_alloc_t *a, uint32_t id, uint64_t size)
+static inline void split(sim_alloc_t *a, uint32_t id, uint64_t size)
 {
     block_t *b = &a->blocks[id];
     uint64_t remaining = b->size - size;
-    bool was_split = is_split(b);
     uint32_t pool = b->pool;
     if (b->segment == NONE) {
-        if (was_split) {
-            stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, pool, size);
-        } else {
-            stat_increase(a, ST_INACTIVE_SPLIT_BYTES, pool, remaining);
-            stat_increase(a, ST_INACTIVE_SPLIT, pool, 1);
-        }
+        bool was_split = is_split(b);
+        stat_change(a, ST_INACTIVE_SPLIT_BYTES, pool, was_split ? 0 - size : remaining);
+        stat_change(a, ST_INACTIVE_SPLIT, pool, !was_split);
     }
     uint32_t rest = sim__block_new(a, b->addr + size, remaining, b->stream, pool);
     b = &a->blocks[id];
-    a->blocks[rest].segment = b->segment;
+    block_t *r = &a->blocks[rest];
+    r->segment = b->segment;
     b->size = size;
     sim__link_after(a, id, rest);
-    sim__insert_free(a, rest);
+    insert_free(a, r, rest);
 }
 
-static void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t requested)
+/* active's peaks while something waits for events; at other times they are those of allocated. */
+static void note_active(sim_alloc_t *a, active_stat_t *active, stat_id_t id, uint32_t pool)
+{
+    uint64_t here = a->stat[id][pool].current + active->waiting[pool];
+    uint64_t all = here + a->stat[id][!pool].current + active->waiting[!pool];
+    active->peak[pool] = base_u64_max(active->peak[pool], here);
+    active->all_peak = base_u64_max(active->all_peak, all);
+}
+
+static inline void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t requested)
 {
     block_t *b = &a->blocks[id];
     uint32_t pool = b->pool;
-    if (should_split(a, pool, size, b->size - size)) {
+    if (b->size - size >= a->split_rest[pool] && size < a->split_below) {
         split(a, id, size);
         b = &a->blocks[id];
     } else if (b->segment == NONE && is_split(b)) {
@@ -423,9 +447,11 @@ static void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t reques
     trace(a, SIM_TRACE_ALLOC, b->addr, requested, b->stream);
     stat_increase(a, ST_ALLOCATION, pool, 1);
     stat_increase(a, ST_ALLOCATED_BYTES, pool, b->size);
-    stat_increase(a, ST_ACTIVE, pool, 1);
-    stat_increase(a, ST_ACTIVE_BYTES, pool, b->size);
     stat_increase(a, ST_REQUESTED_BYTES, pool, requested);
+    if (__builtin_expect(a->n_waiting > 0, 0)) {
+        note_active(a, &a->active, ST_ALLOCATION, pool);
+        note_active(a, &a->active_bytes, ST_ALLOCATED_BYTES, pool);
+    }
     if (b->size >= a->conf.max_split_bytes)
         sim__oversize_add(&a->oversize_allocations, 1);
 }
@@ -499,22 +525,27 @@ void sim_alloc_empty_cache(sim_alloc_t *a)
 
 /* ---- life ---- */
 
-static void update_gc(sim_alloc_t *a)
+/* What follows from settings and limit. */
+static void update(sim_alloc_t *a)
 {
+    bool expandable = a->conf.expandable_segments;
     a->gc_on = a->has_limit && a->conf.gc_threshold > 0.0;
+    a->split_rest[SMALL] = MIN_BLOCK;
+    a->split_rest[LARGE] = expandable ? MIN_BLOCK : SMALL_MAX + 1;
+    a->split_below = expandable ? UINT64_MAX : a->conf.max_split_bytes;
 }
 
 void sim_alloc_set_fraction(sim_alloc_t *a, double fraction)
 {
     a->has_limit = fraction < 1.0;
     a->limit = a->has_limit ? (uint64_t)(fraction * (double)sim_device_total_bytes(a->device)) : 0;
-    update_gc(a);
+    update(a);
 }
 
 base_status_t sim_alloc_configure(sim_alloc_t *a, const char *conf, base_err_t *err)
 {
     base_status_t status = sim_alloc_conf_parse(&a->conf, conf, err);
-    update_gc(a);
+    update(a);
     return status;
 }
 
@@ -566,11 +597,12 @@ void sim_alloc_destroy(sim_alloc_t *a)
     if (a == NULL)
         return;
     give_back(a);
-    for (uint32_t i = 0; i < a->n_streams; i++)
-        for (int pool = 0; pool < N_POOLS; pool++) {
-            sim__set_fini(&a->streams[i].free[pool]);
-            sim__set_fini(&a->streams[i].unmapped[pool]);
-        }
+    for (uint32_t i = 0; i < N_POOLS * a->n_streams; i++) {
+        sim__set_fini(&a->free_sets[i]);
+        sim__set_fini(&a->unmapped_sets[i]);
+    }
+    free(a->free_sets);
+    free(a->unmapped_sets);
     sim__chunks_fini(&a->chunks);
     free(a->blocks_raw);
     free(a->streams);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The ordered sets of free and of unmapped blocks. What every malloc and free does is here, so that
+ * it is inlined; branches that depend on the data are few, because a wrong guess costs as much as
+ * a dozen instructions. */
+#ifndef SIM_MEMORY_BLOCK_SET_H
+#define SIM_MEMORY_BLOCK_SET_H
+
+#include "sim/memory/alloc_internal.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+_Static_assert(SET_CHUNK == 16 && SET_WINDOW == 128, "one mask of bytes, three steps to it");
+
+/* How many of SET_CHUNK ascending keys are below `key`. */
+#ifdef __SSE2__
+static inline uint32_t set__count_below(const int32_t *keys, int32_t key)
+{
+    const __m128i k = _mm_set1_epi32(key), *v = (const __m128i *)keys;
+    __m128i low = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v), k),
+                                  _mm_cmplt_epi32(_mm_loadu_si128(v + 1), k));
+    __m128i high = _mm_packs_epi32(_mm_cmplt_epi32(_mm_loadu_si128(v + 2), k),
+                                   _mm_cmplt_epi32(_mm_loadu_si128(v + 3), k));
+    return (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)));
+}
+
+/* Where `block` is among SET_CHUNK blocks; it is there. */
+static inline uint32_t set__slot_of(const uint32_t *blocks, uint32_t block)
+{
+    const __m128i b = _mm_set1_epi32((int32_t)block), *v = (const __m128i *)blocks;
+    __m128i low = _mm_packs_epi32(_mm_cmpeq_epi32(_mm_loadu_si128(v), b),
+                                  _mm_cmpeq_epi32(_mm_loadu_si128(v + 1), b));
+    __m128i high = _mm_packs_epi32(_mm_cmpeq_epi32(_mm_loadu_si128(v + 2), b),
+                                   _mm_cmpeq_epi32(_mm_loadu_si128(v + 3), b));
+    return (uint32_t)__builtin_ctz((uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)));
+}
+#else
+static inline uint32_t set__count_below(const int32_t *keys, int32_t key)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < SET_CHUNK; i++)
+        n += keys[i] < key;
+    return n;
+}
+
+static inline uint32_t set__slot_of(const uint32_t *blocks, uint32_t block)
+{
+    uint32_t slot = 0;
+    while (blocks[slot] != block)
+        slot++;
+    return slot;
+}
+#endif
+
+/* Copy SET_CHUNK words; the two places may overlap. */
+static inline void set__move(void *to, const void *from)
+{
+    typedef uint32_t lanes_t __attribute__((vector_size(16), aligned(4), may_alias));
+    lanes_t kept[SET_CHUNK / 4];
+    for (int i = 0; i < SET_CHUNK / 4; i++)
+        kept[i] = ((const lanes_t *)from)[i];
+    for (int i = 0; i < SET_CHUNK / 4; i++)
+        ((lanes_t *)to)[i] = kept[i];
+}
+
+/* How many index entries have a key below `key`: steps of fixed length in the padded index, one
+ * count at the end. */
+static inline uint32_t set__entries_below(const set_t *set, int32_t key)
+{
+    uint32_t lo = 0, n = set->n;
+    while (__builtin_expect(n > SET_WINDOW, 0)) {
+        uint32_t half = n / 2;
+        lo = set->key[lo + half - 1] < key ? lo + half : lo;
+        n -= half;
+    }
+    const int32_t *at = set->key + lo;
+    at += (at[63] < key) * 64;
+    at += (at[31] < key) * 32;
+    at += (at[15] < key) * 16;
+    return (uint32_t)(at - set->key) + set__count_below(at, key);
+}
+
+/* Last index entry at or below (key, addr). */
+static inline uint32_t set__find_entry(const set_t *set, int32_t key, uint64_t addr)
+{
+    uint32_t lo = set__entries_below(set, key);
+    if (lo < set->n && set->key[lo] == key)
+        lo = sim__set_entries_to(set, lo, key, addr);
+    return lo - (lo != 0);
+}
+
+/* Where (key, addr) belongs in a chunk. */
+static inline uint32_t set__find_slot(const sim_alloc_t *a, const chunk_t *c, int32_t key,
+                                      uint64_t addr)
+{
+    uint32_t slot = set__count_below(c->key, key), below = 0;
+    for (uint32_t i = slot; c->key[i] == key; i++)
+        below += a->blocks[c->block[i]].addr < addr;
+    return slot + below;
+}
+
+static inline bool set__is_full(const chunk_t *c)
+{
+    return c->key[SET_CHUNK - 1] != INT32_MAX;
+}
+
+static inline uint32_t set__length(const chunk_t *c)
+{
+    return set__count_below(c->key, INT32_MAX);
+}
+
+static inline cursor_t set_lower_bound(const sim_alloc_t *a, const set_t *set, int32_t key)
+{
+    uint32_t entry = set__entries_below(set, key);
+    entry -= entry != 0;
+    const chunk_t *c = &a->chunks.at[set->chunk[entry]];
+    uint32_t slot = set__count_below(c->key, key);
+    bool is_here = c->key[slot] != INT32_MAX;
+    return (cursor_t){ entry + !is_here, is_here ? slot : 0 };
+}
+
+static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+{
+    uint64_t addr = a->blocks[block].addr;
+    uint32_t entry = set__find_entry(set, key, addr);
+    if (__builtin_expect(set__is_full(&a->chunks.at[set->chunk[entry]]), 0)) {
+        sim__set_split_chunk(a, set, entry);
+        entry = set__find_entry(set, key, addr);
+    }
+    uint32_t id = set->chunk[entry];
+    chunk_t *c = &a->chunks.at[id];
+    uint32_t slot = set__find_slot(a, c, key, addr);
+    set__move(&c->key[slot + 1], &c->key[slot]);
+    set__move(&c->block[slot + 1], &c->block[slot]);
+    c->key[slot] = key;
+    c->block[slot] = block;
+    a->blocks[block].chunk = id;
+}
+
+static inline void set__erase_slot(chunk_t *c, uint32_t slot)
+{
+    set__move(&c->key[slot], &c->key[slot + 1]);
+    set__move(&c->block[slot], &c->block[slot + 1]);
+}
+
+static inline bool set__wants_tidying(const set_t *set, const chunk_t *c)
+{
+    return c->key[SET_CHUNK / 4] == INT32_MAX && set->n > 1;
+}
+
+static inline void set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+{
+    chunk_t *c = &a->chunks.at[a->blocks[block].chunk];
+    set__erase_slot(c, set__slot_of(c->block, block));
+    if (__builtin_expect(set__wants_tidying(set, c), 0))
+        sim__set_tidy(a, set, set__find_entry(set, key, a->blocks[block].addr));
+}
+
+static inline void set_erase_at(sim_alloc_t *a, set_t *set, cursor_t at)
+{
+    chunk_t *c = &a->chunks.at[set->chunk[at.entry]];
+    set__erase_slot(c, at.slot);
+    if (__builtin_expect(set__wants_tidying(set, c), 0))
+        sim__set_tidy(a, set, at.entry);
+}
+
+/* The block under a cursor, NONE at the end. */
+static inline uint32_t set_at(const sim_alloc_t *a, const set_t *set, cursor_t at)
+{
+    if (at.entry >= set->n)
+        return NONE;
+    return a->chunks.at[set->chunk[at.entry]].block[at.slot];
+}
+
+static inline cursor_t set_next(const sim_alloc_t *a, const set_t *set, cursor_t at)
+{
+    if (a->chunks.at[set->chunk[at.entry]].key[at.slot + 1] != INT32_MAX)
+        return (cursor_t){ at.entry, at.slot + 1 };
+    return (cursor_t){ at.entry + 1, 0 };
+}
+
+/* False at the first entry. */
+static inline bool set_prev(const sim_alloc_t *a, const set_t *set, cursor_t *at)
+{
+    if (at->slot > 0) {
+        at->slot--;
+        return true;
+    }
+    uint32_t n = at->entry == 0 ? 0 : set__length(&a->chunks.at[set->chunk[at->entry - 1]]);
+    if (n == 0)
+        return false;
+    *at = (cursor_t){ at->entry - 1, n - 1 };
+    return true;
+}
+
+/* Sizes in units of 512 bytes from INT32_MIN up, for signed comparisons. No block is larger than
+ * SIM_DEVICE_MAX_BYTES, so none has the key INT32_MAX. */
+static inline int32_t size_key(uint64_t size)
+{
+    return (int32_t)((uint32_t)(size >> 9) ^ UINT32_C(0x80000000));
+}
+
+/* The key to look for when `size` may be beyond every block. */
+static inline int32_t size_key_wanted(uint64_t size)
+{
+    return size > SIM_DEVICE_MAX_BYTES ? INT32_MAX : size_key(size);
+}
+
+#define UNMAPPED_KEY INT32_MIN
+
+static inline set_t *free_set(sim_alloc_t *a, const block_t *b)
+{
+    return &a->free_sets[N_POOLS * b->stream + b->pool];
+}
+
+static inline set_t *unmapped_set(sim_alloc_t *a, const block_t *b)
+{
+    return &a->unmapped_sets[N_POOLS * b->stream + b->pool];
+}
+
+#endif
