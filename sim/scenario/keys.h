@@ -49,8 +49,9 @@ typedef struct {
 } sim_key_alias_t;
 
 /* A name that Megatron-LM knows and that moves memory, but that is not simulated. `name` may end in
- * '*'. One of the blank-separated `neutral` values is accepted and does nothing. `why` stands for
- * "known to Megatron-LM but not simulated", NULL = just that. */
+ * '*'. One of the blank-separated `neutral` values is accepted and does nothing; "*" = any value,
+ * for names that do not move memory. The first row that fits counts. `why` stands for "known to
+ * Megatron-LM but not simulated", NULL = just that. */
 typedef struct {
     const char *name, *neutral, *why;
 } sim_key_refused_t;

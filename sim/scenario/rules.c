@@ -156,15 +156,6 @@ static void tensor_parallel_divides_the_vocabulary(sim_rule_context_t *c)
                 "padded_vocab_size", c->s->padded_vocab_size);
 }
 
-static void no_expert_grid(sim_rule_context_t *c)
-{
-    const sim_scenario_t *s = c->s;
-    if (s->expert_model_parallel_size != 1)
-        sim_rule_broken(c, "expert_model_parallel_size",
-                        U64 ": known to Megatron-LM but not simulated",
-                        s->expert_model_parallel_size);
-}
-
 /* Transformer Engine gives every rank two chunks of the sequence, one from each end, so that causal
  * attention is balanced; only its fused kernels do context parallelism. */
 static void context_parallel_fits(sim_rule_context_t *c)
@@ -445,6 +436,7 @@ static void tensors_fit_64_bits(sim_rule_context_t *c)
         base_u64_max(base_u64_max(s->padded_vocab_size, 2 * s->ffn_hidden_size),
                      base_u64_max(s->hidden_size, s->seq_length * s->num_attention_heads));
     widest = base_u64_max(widest, 3 * s->kv_channels * s->num_attention_heads);
+    widest = base_u64_max(widest, sim_widest_of_experts_and_mla(s));
     uint64_t bytes, tokens = s->seq_length * s->micro_batch_size;
     const uint64_t limit = UINT64_C(1) << 60;
     if (!base_u64_mul(tokens, widest, &bytes) || !base_u64_mul(bytes, 8, &bytes) || bytes > limit)
@@ -469,8 +461,21 @@ static const sim_rule_t rules[] = {
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
     { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
-    { "expert_model_parallel_size", "no experts", no_expert_grid },
     { "context_parallel_size cp_comm_type seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention and a sequence of 2 * context_parallel_size chunks; a2a also heads that it divides", context_parallel_fits },
+    { "expert_model_parallel_size num_experts", "expert parallelism needs experts, and divides them", sim_rule_experts_are_divisible },
+    { "moe_router_topk num_experts", "moe_router_topk is at most num_experts", sim_rule_topk_fits },
+    { "num_experts tensor_model_parallel_size sequence_parallel", "experts with tensor parallelism need sequence_parallel", sim_rule_experts_need_sequence_parallel },
+    { "add_bias_linear num_experts moe_grouped_gemm expert_tensor_parallel_size bias_dropout_fusion moe_shared_expert_intermediate_size", "bias goes with experts only unsplit, unfused and unshared", sim_rule_expert_bias_is_possible },
+    { "expert_tensor_parallel_size moe_ffn_hidden_size num_experts", "expert_tensor_parallel_size divides moe_ffn_hidden_size", sim_rule_expert_width_is_divisible },
+    { "moe_shared_expert_intermediate_size num_experts tensor_model_parallel_size", "shared experts need experts, and their width is split", sim_rule_shared_experts_fit },
+    { "moe_shared_expert_overlap moe_shared_expert_intermediate_size moe_token_dispatcher_type moe_latent_size", "moe_shared_expert_overlap needs shared experts and alltoall or flex", sim_rule_shared_overlap_is_possible },
+    { "moe_expert_capacity_factor moe_token_dispatcher_type moe_router_load_balancing_type", "a capacity factor goes with alltoall or flex, and with an auxiliary loss or none", sim_rule_capacity_is_possible },
+    { "moe_pad_expert_input_to_capacity moe_expert_capacity_factor moe_token_dispatcher_type moe_flex_dispatcher_backend", "moe_pad_expert_input_to_capacity needs a capacity factor", sim_rule_padding_has_a_capacity },
+    { "moe_token_dispatcher_type moe_grouped_gemm expert_model_parallel_size expert_tensor_parallel_size", "the flex dispatcher needs more than one rank", sim_rule_flex_has_ranks },
+    { "recompute_modules recompute_granularity moe_grouped_gemm multi_latent_attention moe_shared_expert_intermediate_size moe_shared_expert_overlap num_experts", "recomputed modules exist", sim_rule_recomputed_modules_exist },
+    { "multi_latent_attention num_query_groups num_attention_heads attention_output_gate", "multi-latent attention has no query groups", sim_rule_mla_has_no_groups },
+    { "mla_down_proj_fusion multi_latent_attention q_lora_rank", "mla_down_proj_fusion needs compressed queries", sim_rule_down_projections_can_fuse },
+    { "mtp_num_layers recompute_granularity recompute_method recompute_num_layers position_embedding_type", "multi-token prediction goes with rope, and with uniform recompute of single layers", sim_rule_mtp_is_possible },
     { "tensor_model_parallel_size seq_length sequence_parallel", "with sequence_parallel, tensor_model_parallel_size divides seq_length", sequence_is_divisible },
     { "virtual_pipeline_model_parallel_size pipeline_model_parallel_size overlap_p2p_communication", "a virtual pipeline needs 2 pipeline ranks, 3 without overlap_p2p_communication", virtual_pipeline_has_enough_ranks },
     { "num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size pipeline_model_parallel_size num_layers decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers", "num_layers_per_virtual_pipeline_stage divides the layers of a rank", chunk_layers_agree },

@@ -26,6 +26,25 @@ const sim_rule_t *sim_rules(size_t *n_p);
 void sim_rule_broken(sim_rule_context_t *context, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Rules of experts, multi-latent attention and multi-token prediction, rows of the table. */
+void sim_rule_experts_are_divisible(sim_rule_context_t *context);
+void sim_rule_topk_fits(sim_rule_context_t *context);
+void sim_rule_experts_need_sequence_parallel(sim_rule_context_t *context);
+void sim_rule_expert_bias_is_possible(sim_rule_context_t *context);
+void sim_rule_expert_width_is_divisible(sim_rule_context_t *context);
+void sim_rule_shared_experts_fit(sim_rule_context_t *context);
+void sim_rule_shared_overlap_is_possible(sim_rule_context_t *context);
+void sim_rule_capacity_is_possible(sim_rule_context_t *context);
+void sim_rule_padding_has_a_capacity(sim_rule_context_t *context);
+void sim_rule_flex_has_ranks(sim_rule_context_t *context);
+void sim_rule_recomputed_modules_exist(sim_rule_context_t *context);
+void sim_rule_mla_has_no_groups(sim_rule_context_t *context);
+void sim_rule_down_projections_can_fuse(sim_rule_context_t *context);
+void sim_rule_mtp_is_possible(sim_rule_context_t *context);
+
+/* Elements for each token of the widest tensor that experts or multi-latent attention make. */
+uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *scenario);
+
 /* Check every rule; false when one is broken. Keys must have their derived values. */
 bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag);
 

@@ -101,6 +101,8 @@ void sim_scenario_fini(sim_scenario_t *scenario)
     }
     free_sweep(scenario);
     topo_stages_fini(&scenario->stages);
+    free(scenario->layer_is_moe);
+    sim_routing_destroy(scenario->routing);
     *scenario = (sim_scenario_t){ 0 };
 }
 
@@ -133,6 +135,8 @@ void sim_scenario_copy(sim_scenario_t *copy_p, const sim_scenario_t *scenario)
     copy_p->grid = (topo_grid_t){ 0 };
     copy_p->gpu_p = NULL;
     copy_p->n_microbatches = 0;
+    copy_p->layer_is_moe = NULL;
+    copy_p->routing = NULL;
     copy_p->state = base_xcalloc(1, sizeof(*copy_p->state));
     copy_p->state->name = dup_or_null(scenario->state->name);
     copy_p->state->entries = base_xcalloc(n, sizeof(*copy_p->state->entries));
@@ -261,7 +265,7 @@ bool sim_key_resolve_name(const char *section, const char *name, const char *val
         unknown_key(section, normal, origin, diag);
         return false;
     }
-    if (has_word(refused->neutral, value))
+    if (strcmp(refused->neutral, "*") == 0 || has_word(refused->neutral, value))
         return true;
     base_diag_add(diag, "%s: %s%s%s: %s", origin, section != NULL ? section : "",
                   section != NULL ? "." : "", normal,

@@ -7,6 +7,7 @@
 
 #include "sim/base/diag.h"
 #include "sim/base/err.h"
+#include "sim/scenario/routing.h"
 #include "topology/gpu.h"
 #include "topology/grid.h"
 #include "topology/stages.h"
@@ -73,7 +74,33 @@ typedef enum {
     SIM_MODULE_CORE_ATTN = 1 << 0,
     SIM_MODULE_MLP = 1 << 1,
     SIM_MODULE_LAYERNORM = 1 << 2,
+    SIM_MODULE_MOE = 1 << 3,
+    SIM_MODULE_MOE_ACT = 1 << 4,
+    SIM_MODULE_SHARED_EXPERTS = 1 << 5,
+    SIM_MODULE_MLA_UP_PROJ = 1 << 6,
 } sim_recompute_module_t;
+
+typedef enum {
+    SIM_DISPATCHER_ALLGATHER,
+    SIM_DISPATCHER_ALLTOALL,
+    SIM_DISPATCHER_FLEX
+} sim_dispatcher_t;
+
+typedef enum { SIM_FLEX_DEEPEP, SIM_FLEX_HYBRIDEP } sim_flex_t;
+
+typedef enum { SIM_SCORE_SOFTMAX, SIM_SCORE_SIGMOID, SIM_SCORE_SQRTSOFTPLUS } sim_score_t;
+
+/* moe_router_load_balancing_type, a set; "none" is the empty one. */
+typedef enum {
+    SIM_BALANCE_AUX = 1 << 0,
+    SIM_BALANCE_SEQ_AUX = 1 << 1,
+    SIM_BALANCE_GLOBAL_AUX = 1 << 2,
+    SIM_BALANCE_SINKHORN = 1 << 3,
+    SIM_BALANCE_QUANTILE = 1 << 4,
+    SIM_BALANCE_NONE = 1 << 5,
+} sim_balance_t;
+
+typedef enum { SIM_ROUTER_PARAMS_DTYPE, SIM_ROUTER_FP32, SIM_ROUTER_FP64 } sim_router_dtype_t;
 
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD } sim_optimizer_t;
 
@@ -112,6 +139,31 @@ typedef struct {
     double attention_dropout, hidden_dropout;
     bool attention_softmax_in_fp32, apply_query_key_layer_scaling;
     bool apply_residual_connection_post_layernorm;
+    bool multi_latent_attention;
+    uint64_t q_lora_rank; /* 0 = queries are not compressed */
+    uint64_t kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
+    bool mla_down_proj_fusion;
+    uint64_t mtp_num_layers; /* 0 = none */
+
+    /* [moe] */
+    uint64_t num_experts; /* 0 = dense */
+    uint64_t moe_router_topk;
+    uint64_t moe_ffn_hidden_size;                  /* 0 = ffn_hidden_size */
+    uint64_t moe_shared_expert_intermediate_size;  /* 0 = no shared expert */
+    uint64_t moe_latent_size;                      /* 0 = none */
+    bool moe_shared_expert_overlap, moe_shared_expert_gate;
+    char *moe_layer_freq;                          /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
+    sim_dispatcher_t moe_token_dispatcher_type;
+    sim_flex_t moe_flex_dispatcher_backend;
+    bool moe_grouped_gemm, moe_permute_fusion, moe_router_fusion;
+    double moe_expert_capacity_factor; /* 0 = no tokens are dropped */
+    bool moe_pad_expert_input_to_capacity;
+    sim_router_dtype_t moe_router_dtype;
+    sim_score_t moe_router_score_function;
+    bool moe_router_pre_softmax, moe_router_enable_expert_bias;
+    uint32_t moe_router_load_balancing_type; /* set of sim_balance_t */
+    double moe_aux_loss_coeff, moe_z_loss_coeff;
+    char *moe_imbalance; /* how uneven routing is; NULL = balanced */
 
     /* [parallel] */
     uint64_t world_size;
@@ -200,6 +252,8 @@ typedef struct {
     topo_grid_t grid;
     topo_stages_t stages;
     uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
+    bool *layer_is_moe;      /* by decoder layer, num_layers of them; NULL when dense; owned */
+    sim_routing_t *routing;  /* NULL = balanced; owned */
 } sim_scenario_t;
 
 /* All defaults, nothing derived. Free with sim_scenario_fini(). */

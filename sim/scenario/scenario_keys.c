@@ -23,6 +23,7 @@ enum {
     MAX_MICRO_BATCH = 1 << 14,
     MAX_WORLD = 1 << 20,
     MAX_PIPELINE = 1 << 10, /* ranks, and chunks of each */
+    MAX_EXPERTS = 1 << 16,
 };
 #define MAX_ELEMENTS (UINT64_C(1) << 48)
 #define MAX_BYTES    (UINT64_C(1) << 50)
@@ -83,12 +84,52 @@ static const sim_choice_t methods[] = {
     { NULL, 0 },
 };
 static const sim_choice_t modules[] = {
-    { "core_attn", SIM_MODULE_CORE_ATTN },       { "mlp", SIM_MODULE_MLP },
-    { "layernorm", SIM_MODULE_LAYERNORM },       { "moe", SIM_CHOICE_NOT_SIMULATED },
-    { "moe_act", SIM_CHOICE_NOT_SIMULATED },     { "shared_experts", SIM_CHOICE_NOT_SIMULATED },
-    { "mla_up_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
-    { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
-    { "mhc", SIM_CHOICE_NOT_SIMULATED },         { NULL, 0 },
+    { "core_attn", SIM_MODULE_CORE_ATTN },
+    { "mlp", SIM_MODULE_MLP },
+    { "layernorm", SIM_MODULE_LAYERNORM },
+    { "moe", SIM_MODULE_MOE },
+    { "moe_act", SIM_MODULE_MOE_ACT },
+    { "shared_experts", SIM_MODULE_SHARED_EXPERTS },
+    { "mla_up_proj", SIM_MODULE_MLA_UP_PROJ },
+    { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
+    { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
+    { "mhc", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t dispatchers[] = {
+    { "allgather", SIM_DISPATCHER_ALLGATHER },
+    { "alltoall", SIM_DISPATCHER_ALLTOALL },
+    { "flex", SIM_DISPATCHER_FLEX },
+    { NULL, 0 },
+};
+static const sim_choice_t flex_backends[] = {
+    { "deepep", SIM_FLEX_DEEPEP },
+    { "hybridep", SIM_FLEX_HYBRIDEP },
+    { "ncclep", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t scores[] = {
+    { "softmax", SIM_SCORE_SOFTMAX },
+    { "sigmoid", SIM_SCORE_SIGMOID },
+    { "sqrtsoftplus", SIM_SCORE_SQRTSOFTPLUS },
+    { NULL, 0 },
+};
+static const sim_choice_t balances[] = {
+    { "aux_loss", SIM_BALANCE_AUX },
+    { "seq_aux_loss", SIM_BALANCE_SEQ_AUX },
+    { "global_aux_loss", SIM_BALANCE_GLOBAL_AUX },
+    { "sinkhorn", SIM_BALANCE_SINKHORN },
+    { "quantile_balancing", SIM_BALANCE_QUANTILE },
+    { "none", SIM_BALANCE_NONE },
+    { NULL, 0 },
+};
+static const sim_choice_t router_dtypes[] = {
+    { "none", SIM_ROUTER_PARAMS_DTYPE },
+    { "null", SIM_ROUTER_PARAMS_DTYPE },
+    { "fp32", SIM_ROUTER_FP32 },
+    { "fp64", SIM_ROUTER_FP64 },
+    { NULL, 0 },
 };
 static const sim_choice_t optimizers[] = {
     { "adam", SIM_OPTIMIZER_ADAM },
@@ -134,9 +175,9 @@ static const sim_choice_t address_orders[] = {
     { NULL, 0 },
 };
 
-const char *const sim_sections[] = { "model",     "parallel",  "train",  "precision",
-                                     "recompute", "optimizer", "device", "allocator",
-                                     "nccl",      "run",       NULL };
+const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",
+                                     "precision", "recompute", "optimizer", "device",
+                                     "allocator", "nccl",      "run",      NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
 #define COUNT(s, f, def, lo, hi, u, none_, doc_)                                                   \
@@ -158,6 +199,11 @@ const char *const sim_sections[] = { "model",     "parallel",  "train",  "precis
     {                                                                                              \
         .section = s, .name = #f, .type = SIM_KEY_REAL, .offset = FIELD(f), .text = def, .max = 1, \
         .doc = doc_                                                                                \
+    }
+#define REAL_UP_TO(s, f, def, most, doc_)                                                          \
+    {                                                                                              \
+        .section = s, .name = #f, .type = SIM_KEY_REAL, .offset = FIELD(f), .text = def,           \
+        .max = most, .doc = doc_                                                                   \
     }
 #define CHOICE(s, f, def, c, doc_)                                                                 \
     {                                                                                              \
@@ -203,6 +249,40 @@ static const sim_key_t keys[] = {
     BOOL("model", attention_softmax_in_fp32, "false", "softmax in fp32 where it is not fused"),
     BOOL("model", apply_query_key_layer_scaling, "false", "scale Q*K by 1/layer number; turns attention_softmax_in_fp32 on"),
     BOOL("model", apply_residual_connection_post_layernorm, "false", "residual taken after the norm"),
+    BOOL("model", multi_latent_attention, "false", "keys and values (and queries) go through a low-rank projection"),
+    COUNT("model", q_lora_rank, "0", 0, MAX_WIDTH, NULL, "queries are not compressed", "multi-latent attention: width of the compressed queries"),
+    COUNT("model", kv_lora_rank, "32", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: width of the compressed keys and values"),
+    COUNT("model", qk_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: part of a query or key head without rotary embedding"),
+    COUNT("model", qk_pos_emb_head_dim, "64", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: part of a query or key head with rotary embedding"),
+    COUNT("model", v_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: width of a value head"),
+    BOOL("model", mla_down_proj_fusion, "false", "multi-latent attention: one down projection for queries, keys and values"),
+    COUNT("model", mtp_num_layers, "0", 0, MAX_LAYERS, "layers", "no multi-token prediction", "layers of multi-token prediction"),
+
+    /* [moe] */
+    COUNT("moe", num_experts, "0", 0, MAX_EXPERTS, "experts", "a dense model", "experts of a mixture-of-experts layer"),
+    COUNT("moe", moe_router_topk, "2", 1, MAX_EXPERTS, "experts", NULL, "experts that a token goes to"),
+    COUNT("moe", moe_ffn_hidden_size, "0", 0, MAX_WIDTH, NULL, "ffn_hidden_size", "width of an expert"),
+    COUNT("moe", moe_shared_expert_intermediate_size, "0", 0, MAX_WIDTH, NULL, "no shared expert", "width of all shared experts together"),
+    COUNT("moe", moe_latent_size, "0", 0, MAX_WIDTH, NULL, "experts see the hidden size", "width to which tokens are projected before they are dispatched"),
+    BOOL("moe", moe_shared_expert_overlap, "false", "shared experts run beside the dispatcher"),
+    BOOL("moe", moe_shared_expert_gate, "false", "gate on the shared experts' output"),
+    TEXT("moe", moe_layer_freq, "1", "which layers have experts: every N-th from the first, or a list such as [0]*3+[1]*58"),
+    CHOICE("moe", moe_token_dispatcher_type, "allgather", dispatchers, "how tokens get to their experts"),
+    CHOICE("moe", moe_flex_dispatcher_backend, "deepep", flex_backends, "library behind moe_token_dispatcher_type = flex"),
+    BOOL("moe", moe_grouped_gemm, "false", "all experts of a rank in one matrix product"),
+    BOOL("moe", moe_permute_fusion, "false", "fused kernels that order tokens by expert"),
+    BOOL("moe", moe_router_fusion, "false", "fused kernels for scores and top-k"),
+    REAL_UP_TO("moe", moe_expert_capacity_factor, "0", 1000, "tokens that an expert takes, as a multiple of an even share; 0: all of them"),
+    BOOL("moe", moe_pad_expert_input_to_capacity, "false", "every expert gets exactly its capacity"),
+    CHOICE("moe", moe_router_dtype, "none", router_dtypes, "type of scores; none: that of the parameters"),
+    CHOICE("moe", moe_router_score_function, "softmax", scores, "function that turns the router's output into scores"),
+    BOOL("moe", moe_router_pre_softmax, "false", "softmax before top-k"),
+    BOOL("moe", moe_router_enable_expert_bias, "false", "bias that keeps experts evenly loaded without a loss"),
+    { .section = "moe", .name = "moe_router_load_balancing_type", .type = SIM_KEY_SET, .offset = FIELD(moe_router_load_balancing_type),
+      .text = "aux_loss", .choices = balances, .doc = "how the router is kept balanced" },
+    REAL_UP_TO("moe", moe_aux_loss_coeff, "0", 1000, "weight of the load balancing loss; 0: none"),
+    REAL_UP_TO("moe", moe_z_loss_coeff, "0", 1000, "weight of the router's z-loss; 0: none"),
+    TEXT("moe", moe_imbalance, NULL, "how uneven routing is: a factor on the tokens of every rank (1.2), one factor for each expert parallel rank (1.1 0.9 ...), tokens of each expert (tokens: 120 80 ...), or a draw (dirichlet: CONCENTRATION SEED, noisy_topk: SPREAD SEED)"),
 
     /* [parallel] */
     COUNT("parallel", world_size, "0", 1, MAX_WORLD, "GPUs", NULL, "GPUs of the whole job"),
@@ -213,7 +293,7 @@ static const sim_key_t keys[] = {
     COUNT("parallel", microbatch_group_size_per_virtual_pipeline_stage, "0", 0, MAX_BATCH, "micro-batches", "pipeline_model_parallel_size", "micro-batches that run through a chunk in a row"),
     COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size"),
     CHOICE("parallel", cp_comm_type, "p2p", cp_comms, "how context parallelism exchanges keys and values"),
-    COUNT("parallel", expert_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "expert parallel size; only 1 is simulated"),
+    COUNT("parallel", expert_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "expert parallel size"),
     COUNT("parallel", expert_tensor_parallel_size, "0", 0, MAX_WORLD, "GPUs", "tensor_model_parallel_size", "tensor parallel size of experts"),
     BOOL("parallel", sequence_parallel, "false", "split activations between tensor parallel regions along the sequence; off with tensor_model_parallel_size = 1"),
     BOOL("parallel", use_tp_pp_dp_mapping, "false", "rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp"),
@@ -329,6 +409,8 @@ static const sim_key_alias_t aliases[] = {
     { "disable_bias_linear", "add_bias_linear", "false", "true" },
     { "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights", "false", "true" },
     { "head_dim", "kv_channels", NULL, NULL },
+    { "num_moe_experts", "num_experts", NULL, NULL },
+    { "moe_enable_deepep", "moe_flex_dispatcher_backend", "deepep", NULL },
     { "use_flash_attn", "attention_backend", "flash", NULL },
     { "no_rope_fusion", "apply_rope_fusion", "false", "true" },
     { "bias_gelu_fusion", "bias_activation_fusion", NULL, NULL },
@@ -353,15 +435,22 @@ static const sim_key_alias_t aliases[] = {
 
 static const sim_key_refused_t refused[] = {
     { "version", "", "the memory of NCCL is not simulated; device.reserved_outside_bytes can hold it" },
-    { "num_experts", "none 0", NULL },
-    { "num_moe_experts", "none 0", NULL },
+    { "moe_router_topk_scaling_factor", "*", NULL },
+    { "moe_router_num_groups", "*", NULL },
+    { "moe_router_group_topk", "*", NULL },
+    { "moe_router_bias_update_rate", "*", NULL },
+    { "moe_router_force_load_balancing", "*", NULL },
+    { "moe_token_drop_policy", "*", NULL },
+    { "moe_flex_dispatcher_num_sms", "*", NULL },
+    { "moe_deepep_num_sms", "*", NULL },
+    { "moe_hybridep_num_sms", "*", NULL },
+    { "moe_per_layer_logging", "*", NULL },
+    { "moe_token_dropping", "*", NULL },
     { "moe_*", "none false 0", NULL },
+    { "mtp_loss_scaling_factor", "*", NULL },
+    { "mtp_*", "none false 0", NULL },
     { "overlap_moe_expert_parallel_comm", "false", NULL },
     { "delay_wgrad_compute", "false", NULL },
-    { "multi_latent_attention", "false", NULL },
-    { "q_lora_rank", "none", NULL },
-    { "kv_lora_rank", "none", NULL },
-    { "mtp_num_layers", "none 0", NULL },
     { "experimental_attention_variant", "none", NULL },
     { "fp8_dot_product_attention", "false", NULL },
     { "fp8_multi_head_attention", "false", NULL },

@@ -10,6 +10,7 @@
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Undo what an earlier resolve filled in. */
@@ -27,6 +28,10 @@ static void forget_derived(sim_scenario_t *s)
     }
     topo_stages_fini(&s->stages);
     s->stages = (topo_stages_t){ 0 };
+    free(s->layer_is_moe);
+    s->layer_is_moe = NULL;
+    sim_routing_destroy(s->routing);
+    s->routing = NULL;
     s->grid = (topo_grid_t){ 0 };
     s->gpu_p = NULL;
     s->n_microbatches = 0;
@@ -100,6 +105,8 @@ static void derive_model(sim_scenario_t *s)
                 base_u64_round_up(s->vocab_size,
                                   s->make_vocab_size_divisible_by * s->tensor_model_parallel_size));
     imply_count(s, "max_position_embeddings", &s->max_position_embeddings, s->seq_length);
+    if (s->num_experts > 0)
+        imply_count(s, "moe_ffn_hidden_size", &s->moe_ffn_hidden_size, s->ffn_hidden_size);
     if (s->apply_query_key_layer_scaling)
         imply_bool(s, "attention_softmax_in_fp32", &s->attention_softmax_in_fp32, true);
     if (s->add_bias_linear)
@@ -215,6 +222,7 @@ static const char *stages_culprit(const sim_scenario_t *s, topo_stages_config_t 
 static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
 {
     static const char *const keys[] = { "num_layers",
+                                        "mtp_num_layers",
                                         "pipeline_model_parallel_size",
                                         "virtual_pipeline_model_parallel_size",
                                         "num_layers_per_virtual_pipeline_stage",
@@ -225,6 +233,7 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
                                         NULL };
     const topo_stages_config_t config = {
         .num_layers = (uint32_t)s->num_layers,
+        .mtp_num_layers = (uint32_t)s->mtp_num_layers,
         .pp = (uint32_t)s->pipeline_model_parallel_size,
         .vpp = (uint32_t)s->virtual_pipeline_model_parallel_size,
         .first_stage_layers = (uint32_t)s->decoder_first_pipeline_num_layers,
@@ -246,6 +255,38 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
     return true;
 }
 
+static bool make_moe_layers(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    static const char *const keys[] = { "num_layers", "num_experts", "moe_layer_freq", NULL };
+    base_err_t err;
+    if (!usable(s, keys) || s->num_experts == 0)
+        return true;
+    s->layer_is_moe = base_xcalloc(s->num_layers, sizeof(*s->layer_is_moe));
+    if (sim_layer_freq_parse(s->moe_layer_freq, (uint32_t)s->num_layers, s->layer_is_moe, &err) ==
+        BASE_OK)
+        return true;
+    sim_rule_broken(c, "moe_layer_freq", "%s", err.text);
+    return false;
+}
+
+/* After the grid and the rules: they say that the sizes fit each other. */
+static bool make_routing(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    if (s->num_experts == 0 || s->moe_imbalance == NULL)
+        return true;
+    const sim_routing_config_t config = {
+        .n_layers = (uint32_t)(s->num_layers + s->mtp_num_layers),
+        .n_ranks = (uint32_t)s->expert_model_parallel_size,
+        .n_experts = (uint32_t)s->num_experts,
+        .topk = (uint32_t)s->moe_router_topk,
+    };
+    base_err_t err;
+    if (sim_routing_create(&s->routing, s->moe_imbalance, &config, &err) == BASE_OK)
+        return true;
+    sim_rule_broken(c, "moe_imbalance", "%s", err.text);
+    return false;
+}
+
 bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
 {
     sim_rule_context_t context = { .s = scenario, .diag = diag, .ok = true };
@@ -258,5 +299,6 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     derive_device(scenario);
     bool rules = sim_rules_check(scenario, diag);
     bool grid = make_grid(scenario, &context);
-    return stages && rules && grid;
+    bool moe = make_moe_layers(scenario, &context);
+    return stages && rules && grid && moe && make_routing(scenario, &context);
 }
