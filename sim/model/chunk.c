@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/model/ends.h"
+#include "sim/model/transformer_layer.h"
 
 #include <stdlib.h>
 
@@ -166,6 +167,9 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
                  .place = place,
                  .layers = base_xcalloc(place->n_layers, sizeof(*w.layers)),
                  .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)) };
+    for (uint32_t i = 0; i < place->n_layers; i++)
+        w.layers[i].is_moe =
+            scenario->num_experts > 0 && scenario->layer_is_moe[place->first_layer + i];
     build_forward(&w, &chunk->forward);
     build_backward(&w, &chunk->backward);
     sim_builder_finish(&b);

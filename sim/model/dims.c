@@ -5,6 +5,8 @@
 
 #include "sim/base/units.h"
 
+#include <math.h>
+
 /* What Transformer Engine picks (dot_product_attention/utils.py, get_attention_backend): from sm90
  * on cuDNN is preferred where it can run, before that FlashAttention. cuDNN has no deterministic
  * backward with dropout on Blackwell, so that FlashAttention is left there. */
@@ -26,8 +28,8 @@ static sim_core_t choose_core(const sim_scenario_t *s, uint32_t sm)
     }
     if (!s->bf16 && !s->fp16)
         return SIM_CORE_UNFUSED; /* neither library has 32-bit kernels */
-    if (sm < 90)
-        return SIM_CORE_FLASH;
+    if (sm < 90) /* FlashAttention 2 wants values as wide as keys */
+        return s->multi_latent_attention ? SIM_CORE_UNFUSED : SIM_CORE_FLASH;
     if (sm >= 100 && s->deterministic_mode && s->attention_dropout > 0.0)
         return SIM_CORE_FLASH;
     return SIM_CORE_CUDNN;
@@ -71,6 +73,93 @@ static bool fill_bytes(sim_dims_t *d, const char **product_p)
     return true;
 }
 
+static void fill_mla(sim_dims_t *d, const sim_scenario_t *s)
+{
+    uint64_t head_elements = d->tokens * d->heads_tp * d->e;
+    sim_mla_dims_t *m = &d->mla;
+    *m = (sim_mla_dims_t){
+        .is_used = true,
+        .q_rank = s->q_lora_rank,
+        .kv_rank = s->kv_lora_rank,
+        .qk_dim = s->qk_head_dim + s->qk_pos_emb_head_dim,
+        .nope_dim = s->qk_head_dim,
+        .rope_dim = s->qk_pos_emb_head_dim,
+        .v_dim = s->v_head_dim,
+    };
+    m->q_bytes = head_elements * m->qk_dim;
+    m->v_bytes = head_elements * m->v_dim;
+    m->kv_bytes = head_elements * (m->nope_dim + m->v_dim);
+    m->q_down_bytes = d->local_tokens * m->q_rank * d->e;
+    m->kv_down_bytes = d->local_tokens * (m->kv_rank + m->rope_dim) * d->e;
+}
+
+static uint64_t router_bytes(const sim_scenario_t *s, uint64_t params_bytes)
+{
+    return s->moe_router_dtype == SIM_ROUTER_FP64   ? 8
+           : s->moe_router_dtype == SIM_ROUTER_FP32 ? 4
+                                                    : params_bytes;
+}
+
+static void fill_moe(sim_dims_t *d, const sim_scenario_t *s)
+{
+    sim_moe_dims_t *m = &d->moe;
+    *m = (sim_moe_dims_t){
+        .n_experts = s->num_experts,
+        .topk = s->moe_router_topk,
+        .ep = s->expert_model_parallel_size,
+        .etp = s->expert_tensor_parallel_size,
+        .latent = s->moe_latent_size,
+        .h = s->moe_latent_size > 0 ? s->moe_latent_size : d->h,
+        .ffn_etp = s->moe_ffn_hidden_size / s->expert_tensor_parallel_size,
+        .shared_ffn = s->moe_shared_expert_intermediate_size / d->tp,
+        .score_e = router_bytes(s, d->e),
+    };
+    m->n_local = m->n_experts / m->ep;
+    m->prob_e = m->score_e;
+    if (s->moe_token_dispatcher_type == SIM_DISPATCHER_FLEX && m->prob_e < 4)
+        m->prob_e = 4; /* fp32 at least: token_dispatcher.py, _DeepepManager.dispatch() */
+    if (s->moe_expert_capacity_factor > 0.0) { /* moe_utils.py, get_capacity() */
+        double even = (double)(d->local_tokens * m->topk) / (double)m->n_experts;
+        m->capacity = (uint64_t)ceil(even * s->moe_expert_capacity_factor);
+    }
+}
+
+/* Distinct tokens of a group of `ep` ranks that have at least one of their topk experts among this
+ * rank's: hypergeometric, for evenly spread routing. */
+static double share_with_local_expert(const sim_moe_dims_t *m)
+{
+    double none = 1.0;
+    uint64_t elsewhere = m->n_experts - m->n_local;
+    for (uint64_t k = 0; k < m->topk; k++)
+        none *= k < elsewhere ? (double)(elsewhere - k) / (double)(m->n_experts - k) : 0.0;
+    return 1.0 - none;
+}
+
+sim_moe_rows_t sim_moe_rows(const sim_scenario_t *s, const sim_dims_t *d, uint32_t layer)
+{
+    const sim_moe_dims_t *m = &d->moe;
+    const sim_routing_t *r = s->routing;
+    double load = r == NULL ? 1.0 : r->loads[(size_t)layer * r->n_ranks + m->ep_rank];
+    sim_moe_rows_t rows = { .sent = d->local_tokens * m->topk,
+                            .gathered = d->local_tokens * m->ep * m->etp };
+    if (m->capacity > 0 && s->moe_pad_expert_input_to_capacity) {
+        rows.sent = m->capacity * m->n_experts;
+        rows.received = m->capacity * m->n_local * m->ep;
+    } else {
+        if (m->capacity > 0)
+            rows.sent = base_u64_min(rows.sent, m->capacity * m->n_experts);
+        rows.received = (uint64_t)((double)rows.sent * load + 0.5);
+        if (m->capacity > 0)
+            rows.received = base_u64_min(rows.received, m->capacity * m->n_local * m->ep);
+    }
+    rows.received = base_u64_max(rows.received, 1);
+    rows.expert = rows.received * m->etp;
+    double unique = (double)rows.gathered * share_with_local_expert(m) * load;
+    rows.unique = base_u64_min((uint64_t)(unique + 0.5), rows.gathered);
+    rows.unique = base_u64_max(rows.unique, 1);
+    return rows;
+}
+
 base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_err_t *err)
 {
     sim_dims_t d = {
@@ -106,6 +195,10 @@ base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_er
     const char *product;
     if (!fill_bytes(&d, &product))
         return base_err_set(err, BASE_ERR_OVERFLOW, "%s does not fit 64 bits", product);
+    if (s->multi_latent_attention)
+        fill_mla(&d, s);
+    if (s->num_experts > 0)
+        fill_moe(&d, s);
     *dims_p = d;
     return BASE_OK;
 }

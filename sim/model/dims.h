@@ -16,6 +16,35 @@ typedef enum {
     SIM_CORE_LOCAL,   /* Megatron's DotProductAttention */
 } sim_core_t;
 
+/* Multi-latent attention. */
+typedef struct {
+    bool is_used;
+    uint64_t q_rank, kv_rank;       /* compressed widths; q_rank 0 = queries are not compressed */
+    uint64_t qk_dim;                /* width of a query or key head, rotary part included */
+    uint64_t nope_dim, rope_dim;    /* its two parts */
+    uint64_t v_dim;                 /* width of a value head */
+    uint64_t q_bytes, v_bytes;      /* [tokens, heads_tp, qk_dim], [tokens, heads_tp, v_dim] */
+    uint64_t kv_bytes;              /* [tokens, heads_tp, nope_dim + v_dim] */
+    uint64_t q_down_bytes;          /* [local_tokens, q_rank] */
+    uint64_t kv_down_bytes;         /* [local_tokens, kv_rank + rope_dim] */
+} sim_mla_dims_t;
+
+/* Mixture of experts. */
+typedef struct {
+    uint64_t n_experts; /* 0 = dense model */
+    uint64_t topk;
+    uint64_t ep, etp;    /* expert parallel and expert tensor parallel size */
+    uint64_t n_local;    /* experts of a rank */
+    uint64_t h;          /* width of a dispatched token: the latent or the hidden size */
+    uint64_t latent;     /* latent width, 0 = none */
+    uint64_t ffn_etp;    /* width of an expert on one rank */
+    uint64_t shared_ffn; /* width of the shared experts on one rank, 0 = none */
+    uint64_t score_e;    /* bytes of the router's scores */
+    uint64_t prob_e;     /* bytes of the probabilities that go with dispatched tokens */
+    uint64_t capacity;   /* tokens an expert takes from one rank; 0 = all */
+    uint32_t ep_rank;    /* of this rank; 0 where routing is the same on all */
+} sim_moe_dims_t;
+
 typedef struct {
     uint64_t tp, cp;
     bool sp;               /* sequence parallel and tp > 1 */
@@ -42,9 +71,24 @@ typedef struct {
     uint64_t fc1_bytes, act_bytes; /* [tokens, gate * ffn / tp], [tokens, ffn / tp] */
     uint64_t norm_stat_bytes;      /* rsigma (and mu) of one norm over local_tokens rows */
     uint64_t logits_bytes;         /* [tokens, vocab_tp] in the activation dtype */
+
+    sim_mla_dims_t mla;
+    sim_moe_dims_t moe;
 } sim_dims_t;
 
 /* Derive from a resolved scenario. BASE_ERR_OVERFLOW names the product that does not fit. */
 base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *scenario, base_err_t *err);
+
+/* Rows of the tensors on the way to the experts and back, in one layer on one rank. */
+typedef struct {
+    uint64_t sent;     /* copies of tokens that this rank sends, one for each expert of each */
+    uint64_t received; /* rows that arrive from the expert parallel ranks */
+    uint64_t unique;   /* distinct tokens among them: what DeepEP receives */
+    uint64_t expert;   /* rows that the local experts see: of all expert tensor parallel ranks */
+    uint64_t gathered; /* tokens of the whole group, for the all-gather dispatcher */
+} sim_moe_rows_t;
+
+/* `layer` counts decoder layers, then those of multi-token prediction. */
+sim_moe_rows_t sim_moe_rows(const sim_scenario_t *scenario, const sim_dims_t *dims, uint32_t layer);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "sim/model/layer.h"
+#include "sim/model/transformer_layer.h"
 
 static bool recomputes_mlp(const sim_model_t *m)
 {
@@ -23,10 +23,8 @@ static void forget_row_linear(sim_model_t *m, sim_row_linear_t *save)
     sim_drop(m->b, save->weight);
 }
 
-static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
-                                         bool grad)
+static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
-    sim_ref_t residual = sim_keep(m->b, x);
     m->b->module = SIM_MOD_QKV;
     sim_ref_t mixed_qkv = sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
     if (!grad)
@@ -42,6 +40,15 @@ static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save,
         forget_row_linear(m, &save->proj);
     for (size_t i = 0; i < sizeof(held.refs) / sizeof(held.refs[0]); i++)
         sim_drop(m->b, held.refs[i]);
+    return out;
+}
+
+static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
+                                         bool grad)
+{
+    sim_ref_t residual = sim_keep(m->b, x);
+    sim_ref_t out = m->d->mla.is_used ? sim_mla_forward(m, &save->mla, x, grad)
+                                      : attention_forward(m, save, x, grad);
     m->b->module = SIM_MOD_RESIDUAL;
     out = sim_bda_forward(m, &save->attention_bda, out, residual, "attention_residual");
     if (!grad)
@@ -68,14 +75,20 @@ static sim_ref_t mlp_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x
     return out;
 }
 
+static sim_ref_t mlp_or_checkpoint(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
+{
+    bool checkpoint = grad && recomputes_mlp(m);
+    if (checkpoint)
+        save->mlp_in = sim_keep(m->b, x);
+    return mlp_forward(m, save, x, grad && !checkpoint);
+}
+
 sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
     sim_ref_t x2 = attention_block_forward(m, save, x, grad);
     sim_ref_t residual = sim_keep(m->b, x2);
-    bool checkpoint = grad && recomputes_mlp(m);
-    if (checkpoint)
-        save->mlp_in = sim_keep(m->b, x2);
-    sim_ref_t out = mlp_forward(m, save, x2, grad && !checkpoint);
+    sim_ref_t out = save->is_moe ? sim_moe_forward(m, &save->moe, x2, grad)
+                                 : mlp_or_checkpoint(m, save, x2, grad);
     m->b->module = SIM_MOD_RESIDUAL;
     out = sim_bda_forward(m, &save->mlp_bda, out, residual, "layer_out");
     if (!grad)
@@ -90,11 +103,9 @@ static sim_ref_t add_residual(sim_model_t *m, sim_ref_t dx, sim_ref_t d_residual
     return dx;
 }
 
-sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+static sim_ref_t mlp_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t g)
 {
     const sim_dims_t *d = m->d;
-    m->b->module = SIM_MOD_RESIDUAL;
-    sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
     if (recomputes_mlp(m)) {
         sim_ref_t out = mlp_forward(m, save, save->mlp_in, true);
         sim_drop(m->b, out);
@@ -104,18 +115,31 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
     m->b->module = SIM_MOD_ACTIVATION;
     g = sim_act_backward(m, &save->act, g);
     m->b->module = SIM_MOD_FC1;
-    g = sim_norm_linear_backward(m, &save->fc1, g, d->gate * d->ffn / d->tp);
-    d_out = add_residual(m, g, d_out);
+    return sim_norm_linear_backward(m, &save->fc1, g, d->gate * d->ffn / d->tp);
+}
 
-    m->b->module = SIM_MOD_RESIDUAL;
-    g = sim_bda_backward(m, &save->attention_bda, d_out);
+static sim_ref_t attention_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t g)
+{
+    const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_PROJ;
     g = sim_row_linear_backward(m, &save->proj, g, "d_context", d->q_bytes,
                                 d->heads_tp * d->head_dim);
     m->b->module = SIM_MOD_ATTENTION;
     g = sim_attention_backward(m, &save->attention, g);
     m->b->module = SIM_MOD_QKV;
-    g = sim_norm_linear_backward(m, &save->qkv, g,
-                                 (d->heads + 2 * d->groups) * d->head_dim / d->tp);
+    return sim_norm_linear_backward(m, &save->qkv, g,
+                                    (d->heads + 2 * d->groups) * d->head_dim / d->tp);
+}
+
+sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+{
+    m->b->module = SIM_MOD_RESIDUAL;
+    sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
+    g = save->is_moe ? sim_moe_backward(m, &save->moe, g) : mlp_backward(m, save, g);
+    d_out = add_residual(m, g, d_out);
+
+    m->b->module = SIM_MOD_RESIDUAL;
+    g = sim_bda_backward(m, &save->attention_bda, d_out);
+    g = m->d->mla.is_used ? sim_mla_backward(m, &save->mla, g) : attention_backward(m, save, g);
     return add_residual(m, g, d_out);
 }

@@ -96,26 +96,6 @@ typedef struct {
 sim_ref_t sim_act_forward(sim_model_t *m, sim_act_save_t *save, sim_ref_t fc1_out);
 sim_ref_t sim_act_backward(sim_model_t *m, sim_act_save_t *save, sim_ref_t d_act);
 
-/* One whole layer. */
-typedef struct {
-    sim_norm_linear_t qkv;
-    sim_attention_save_t attention;
-    sim_row_linear_t proj;
-    sim_bda_t attention_bda;
-    sim_norm_linear_t fc1;
-    sim_act_save_t act;
-    sim_row_linear_t fc2;
-    sim_bda_t mlp_bda;
-    sim_ref_t mlp_in; /* input of a recomputed MLP */
-} sim_layer_save_t;
-
-/* Takes one reference of `x`; returns the layer's output. With `grad` false (inside a full
- * checkpoint) nothing is saved. */
-sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad);
-
-/* Takes the output's gradient; returns the input's. */
-sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out);
-
 /* Gradient of a weight [rows, cols]: with fused accumulation Transformer Engine hands autograd a
  * dummy that is made once per shape and kept (module/base.py, get_dummy_wgrad); without, a real
  * tensor that the caller drops when the gradient has been added to the main gradient. */

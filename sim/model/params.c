@@ -45,8 +45,6 @@ static void add_norm(list_t *l, const sim_dims_t *d, const char *weight, const c
         add_vector(l, bias, width);
 }
 
-/* Order of registration: megatron/core/transformer/{transformer_layer,attention,mlp}.py. The local
- * specification has the norms as modules of their own, which changes order but not sizes. */
 /* With FP8 parameters the weights of the linears are stored quantised; the rest is not. */
 static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements)
 {
@@ -59,7 +57,9 @@ static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, uin
         l->out->params[before].buffer = SIM_BUFFER_DENSE_FP8;
 }
 
-static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+/* Order of registration: megatron/core/transformer/{transformer_layer,attention,mlp}.py. The local
+ * specification has the norms as modules of their own, which changes order but not sizes. */
+static void add_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
     uint64_t query_rows = d->heads * d->head_dim / d->tp;
     uint64_t qkv_rows = (d->heads + 2 * d->groups) * d->head_dim / d->tp;
@@ -78,6 +78,38 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
         add_norm(l, d, "q_layernorm.weight", "q_layernorm.bias", d->head_dim);
         add_norm(l, d, "k_layernorm.weight", "k_layernorm.bias", d->head_dim);
     }
+}
+
+/* megatron/core/transformer/multi_latent_attention.py; with qk_layernorm the norms of the
+ * compressed tensors are part of the up projections. The down projections are not split. */
+static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_mla_dims_t *m = &d->mla;
+    l->module = SIM_MOD_QKV;
+    add_norm(l, d, "input_layernorm.weight", "input_layernorm.bias", d->h);
+    l->module = SIM_MOD_PROJ;
+    add_weight(l, s, "linear_proj.weight", d->h * d->heads_tp * m->v_dim);
+    add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
+    l->module = SIM_MOD_QKV;
+    uint64_t q_rows = d->heads_tp * m->qk_dim;
+    if (m->q_rank > 0) {
+        add_weight(l, s, "linear_q_down_proj.weight", m->q_rank * d->h);
+        if (s->qk_layernorm)
+            add_norm(l, d, "linear_q_up_proj.layer_norm_weight",
+                     "linear_q_up_proj.layer_norm_bias", m->q_rank);
+        add_weight(l, s, "linear_q_up_proj.weight", q_rows * m->q_rank);
+    } else {
+        add_weight(l, s, "linear_q_proj.weight", q_rows * d->h);
+    }
+    add_weight(l, s, "linear_kv_down_proj.weight", (m->kv_rank + m->rope_dim) * d->h);
+    if (s->qk_layernorm)
+        add_norm(l, d, "linear_kv_up_proj.layer_norm_weight", "linear_kv_up_proj.layer_norm_bias",
+                 m->kv_rank);
+    add_weight(l, s, "linear_kv_up_proj.weight", d->heads_tp * (m->nope_dim + m->v_dim) * m->kv_rank);
+}
+
+static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
     uint64_t fc1_rows = d->gate * d->ffn / d->tp;
     l->module = SIM_MOD_FC1;
     add_norm(l, d, "linear_fc1.layer_norm_weight", "linear_fc1.layer_norm_bias", d->h);
@@ -88,6 +120,86 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     add_vector(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
 }
 
+static void add_expert(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements,
+                       bool is_apart)
+{
+    add_weight(l, s, name, n_elements);
+    sim_param_t *p = &l->out->params[l->out->n - 1];
+    if (is_apart)
+        p->buffer = p->buffer == SIM_BUFFER_DENSE_FP8 ? SIM_BUFFER_EXPERT_FP8 : SIM_BUFFER_EXPERT;
+}
+
+/* Experts are reduced apart when they are spread or split in another way than the rest
+ * (allreduce = False on the parameters). A grouped linear registers the weights of one linear after
+ * those of the other, single experts both for each. */
+static void add_experts(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_moe_dims_t *m = &d->moe;
+    uint64_t fc1_rows = d->gate * m->ffn_etp;
+    bool apart = m->ep > 1 || m->etp != d->tp;
+    bool grouped = s->moe_grouped_gemm;
+    l->module = SIM_MOD_EXPERTS;
+    for (uint64_t i = 0; i < m->n_local; i++) {
+        add_expert(l, s, "experts.linear_fc1.weight", fc1_rows * m->h, apart);
+        if (!grouped)
+            add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+    }
+    for (uint64_t i = 0; grouped && i < m->n_local; i++)
+        add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+}
+
+/* megatron/core/transformer/moe/moe_layer.py */
+static void add_moe(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_moe_dims_t *m = &d->moe;
+    l->module = SIM_MOD_ROUTER;
+    add_norm(l, d, "pre_mlp_layernorm.weight", "pre_mlp_layernorm.bias", d->h);
+    add(l, "router.weight", m->n_experts * d->h);
+    add_vector(l, "router.bias", s->add_bias_linear ? m->n_experts : 0);
+    l->module = SIM_MOD_DISPATCH;
+    add_weight(l, s, "fc1_latent_proj.weight", m->latent * d->h);
+    add_weight(l, s, "fc2_latent_proj.weight", d->h * m->latent);
+    add_experts(l, s, d);
+    l->module = SIM_MOD_SHARED_EXPERTS;
+    add(l, "shared_experts.gate_weight", s->moe_shared_expert_gate && m->shared_ffn > 0 ? d->h : 0);
+    add_weight(l, s, "shared_experts.linear_fc1.weight", d->gate * m->shared_ffn * d->h);
+    add_weight(l, s, "shared_experts.linear_fc2.weight", d->h * m->shared_ffn);
+}
+
+static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, bool is_moe)
+{
+    if (s->multi_latent_attention)
+        add_mla(l, s, d);
+    else
+        add_attention(l, s, d);
+    if (is_moe)
+        add_moe(l, s, d);
+    else
+        add_mlp(l, s, d);
+}
+
+/* megatron/core/transformer/multi_token_prediction.py; the layer is of the last decoder layer's
+ * kind. */
+static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uint16_t layer)
+{
+    l->layer = layer;
+    l->module = SIM_MOD_MTP;
+    add_norm(l, d, "enorm.weight", "enorm.bias", d->h);
+    add_norm(l, d, "hnorm.weight", "hnorm.bias", d->h);
+    add_weight(l, s, "eh_proj.weight", d->h / d->tp * 2 * d->h);
+    add_layer(l, s, d, s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
+    l->module = SIM_MOD_MTP;
+    add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
+}
+
+/* With multi-token prediction on a stage of its own the norm stays with the last decoder layer. */
+static bool has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
+{
+    if (!s->stages.mtp_standalone)
+        return chunk->has_loss;
+    return chunk->n_layers > 0 && chunk->first_layer + chunk->n_layers == s->num_layers;
+}
+
 void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_dims_t *d,
                      const topo_chunk_t *chunk)
 {
@@ -96,23 +208,30 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
     bool tied = !s->untie_embeddings_and_output_weights;
     bool pipelined = s->pipeline_model_parallel_size > 1;
 
-    if (chunk->has_embedding) {
+    bool has_embedding = chunk->has_embedding || chunk->n_mtp_layers > 0;
+    if (has_embedding) {
         l.module = SIM_MOD_EMBEDDING;
         add(&l, "word_embeddings.weight", d->vocab_tp * d->h);
-        params->params[params->n - 1].is_shared_embedding = tied && pipelined;
+        params->params[params->n - 1].is_shared_embedding =
+            (tied || s->mtp_num_layers > 0) && pipelined;
         if (s->position_embedding_type == SIM_POS_LEARNED)
             add(&l, "position_embeddings.weight", s->max_position_embeddings * d->h);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         l.layer = (uint16_t)(chunk->first_layer + i);
-        add_layer(&l, s, d);
+        add_layer(&l, s, d, s->num_experts > 0 && s->layer_is_moe[l.layer]);
     }
     l.layer = SIM_NO_LAYER;
-    if (chunk->has_loss) {
+    if (has_final_norm(s, chunk)) {
         l.module = SIM_MOD_FINAL_NORM;
         add_norm(&l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
+    }
+    for (uint32_t i = 0; i < chunk->n_mtp_layers; i++)
+        add_mtp(&l, s, d, (uint16_t)(s->num_layers + i));
+    l.layer = SIM_NO_LAYER;
+    if (chunk->has_loss) {
         /* Tied weights are the embedding itself unless the two are on different stages. */
-        if (!tied || !chunk->has_embedding) {
+        if (!tied || !has_embedding) {
             l.module = SIM_MOD_OUTPUT;
             add(&l, "output_layer.weight", d->vocab_tp * d->h);
             params->params[params->n - 1].is_shared_embedding = tied && pipelined;

@@ -157,8 +157,32 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref)
             built->in_forward && !b->in_forward ? SIM_CAT_ACTIVATIONS : SIM_CAT_TEMPORARY;
     if (built->slot < SIM_N_SLOTS_FIXED)
         return; /* the player frees what crosses the border of a stage */
-    push(b, (sim_op_t){ .kind = SIM_OP_FREE, .slot = built->slot, .tensor = ref });
+    if (!built->is_discarded)
+        push(b, (sim_op_t){ .kind = SIM_OP_FREE, .slot = built->slot, .tensor = ref });
     give_slot(b, built->slot);
+}
+
+void sim_discard(sim_builder_t *b, sim_ref_t ref)
+{
+    if (ref == SIM_REF_NONE)
+        return;
+    sim_built_t *built = &b->built[ref];
+    assert(built->refs > 0 && !built->is_discarded && built->slot >= SIM_N_SLOTS_FIXED);
+    built->is_discarded = true;
+    push(b, (sim_op_t){ .kind = SIM_OP_FREE, .slot = built->slot, .tensor = ref });
+}
+
+void sim_restore(sim_builder_t *b, sim_ref_t ref)
+{
+    if (ref == SIM_REF_NONE)
+        return;
+    sim_built_t *built = &b->built[ref];
+    assert(built->refs > 0 && built->is_discarded);
+    built->is_discarded = false;
+    push(b, (sim_op_t){ .kind = SIM_OP_ALLOC,
+                        .slot = built->slot,
+                        .tensor = ref,
+                        .bytes = built->tensor.bytes });
 }
 
 /* The slot is not given back: whoever plays the tape finds the block there later. */

@@ -66,7 +66,8 @@ typedef struct {
     sim_tensor_t tensor;
     uint32_t refs;
     uint16_t slot;
-    bool in_forward; /* made by the forward tape */
+    bool in_forward;   /* made by the forward tape */
+    bool is_discarded; /* referenced, but without memory for now */
 } sim_built_t;
 
 typedef struct {
@@ -104,6 +105,12 @@ sim_ref_t sim_keep(sim_builder_t *b, sim_ref_t ref);
 
 /* One reference less; the last one frees. SIM_REF_NONE is ignored. */
 void sim_drop(sim_builder_t *b, sim_ref_t ref);
+
+/* Free the memory of a tensor that stays referenced, and give it memory again: how a recomputed
+ * output is treated (tensor_parallel/random.py, CheckpointWithoutOutput). SIM_REF_NONE is ignored.
+ */
+void sim_discard(sim_builder_t *b, sim_ref_t ref);
+void sim_restore(sim_builder_t *b, sim_ref_t ref);
 
 /* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot);

@@ -27,6 +27,11 @@ typedef enum {
     SIM_MOD_FC1,      /* pre-MLP norm and first linear */
     SIM_MOD_ACTIVATION,
     SIM_MOD_FC2,
+    SIM_MOD_ROUTER,   /* pre-MLP norm and router of a mixture-of-experts layer */
+    SIM_MOD_DISPATCH, /* tokens on their way to the experts and back */
+    SIM_MOD_EXPERTS,
+    SIM_MOD_SHARED_EXPERTS,
+    SIM_MOD_MTP, /* what multi-token prediction adds around its layers */
     SIM_MOD_FINAL_NORM,
     SIM_MOD_OUTPUT, /* output layer: logits */
     SIM_MOD_LOSS,

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/xmem.h"
+#include "sim/model/experts.h"
+
+#include <stdlib.h>
+
+static bool recomputes_act(const sim_model_t *m)
+{
+    return m->s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
+           (m->s->recompute_modules & SIM_MODULE_MOE_ACT);
+}
+
+/* Fused: one function that saves its input and the weights. Else activation, product of a gated
+ * unit and weighting are steps that save what they multiply. */
+static bool is_act_fused(const sim_model_t *m)
+{
+    return m->s->bias_activation_fusion && m->s->activation_func == SIM_ACT_SWIGLU;
+}
+
+/* Product with the weights, which may be wider than the activations. */
+static sim_ref_t weigh(sim_model_t *m, uint64_t bytes)
+{
+    const sim_dims_t *d = m->d;
+    if (d->moe.prob_e <= d->e)
+        return sim_new(m->b, "act_out", bytes);
+    sim_ref_t wide = sim_new(m->b, "act_weighted", bytes / d->e * d->moe.prob_e);
+    sim_ref_t out = sim_new(m->b, "act_out", bytes);
+    sim_drop(m->b, wide);
+    return out;
+}
+
+/* Takes over `fc1_out`. Without `grad` it stays until the caller lets go of save->act_in. */
+static sim_ref_t act_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t fc1_out,
+                             uint64_t bytes, bool grad)
+{
+    save->act_in = fc1_out;
+    save->gate_out = save->unweighted = SIM_REF_NONE;
+    if (is_act_fused(m))
+        return sim_new(m->b, "act_out", bytes);
+    if (m->d->gate == 2)
+        save->gate_out = sim_new(m->b, "gate_out", bytes);
+    save->unweighted = sim_new(m->b, "act_unweighted", bytes);
+    sim_ref_t out = weigh(m, bytes);
+    if (!grad) {
+        sim_forget(m, &save->gate_out);
+        sim_forget(m, &save->unweighted);
+    }
+    return out;
+}
+
+static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t d_act,
+                              uint64_t bytes)
+{
+    const sim_dims_t *d = m->d;
+    if (!is_act_fused(m)) {
+        if (d->moe.prob_e > d->e)
+            sim_replace(m, &d_act, "d_act_wide", bytes / d->e * d->moe.prob_e);
+        sim_ref_t d_unweighted = sim_new(m->b, "d_act_unweighted", bytes);
+        sim_touch(m->b, "d_probs_products", bytes / d->e * d->moe.prob_e);
+        sim_drop(m->b, d_act);
+        sim_forget(m, &save->unweighted);
+        d_act = d_unweighted;
+    }
+    sim_ref_t d_half = SIM_REF_NONE;
+    if (save->gate_out != SIM_REF_NONE)
+        d_half = sim_new(m->b, "d_gate_out", bytes);
+    sim_ref_t d_in = sim_new(m->b, "d_fc1_out", bytes * d->gate);
+    sim_drop(m->b, d_half);
+    sim_forget(m, &save->gate_out);
+    sim_forget(m, &save->act_in);
+    sim_drop(m->b, d_act);
+    return d_in;
+}
+
+static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
+{
+    const sim_dims_t *d = m->d;
+    return (sim_linear_dims_t){ .in_bytes = rows * d->moe.h * d->e,
+                                .out_bytes = rows * d->gate * d->moe.ffn_etp * d->e,
+                                .rows = d->gate * d->moe.ffn_etp,
+                                .cols = d->moe.h,
+                                .n_weights = n_weights };
+}
+
+static sim_linear_dims_t fc2_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
+{
+    const sim_dims_t *d = m->d;
+    return (sim_linear_dims_t){ .in_bytes = rows * d->moe.ffn_etp * d->e,
+                                .out_bytes = rows * d->moe.h * d->e,
+                                .rows = d->moe.h,
+                                .cols = d->moe.ffn_etp,
+                                .n_weights = n_weights };
+}
+
+/* Local variables keep input, first output and activation until the function returns. */
+static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t x, uint64_t rows,
+                              uint64_t n_weights, bool grad)
+{
+    sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
+    sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->fc1_x, x, "fc1_out", true);
+    sim_ref_t act = act_forward(m, save, fc1_out, fc2.in_bytes, grad);
+    sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2_x, act, "fc2_out", true);
+    if (!grad || recomputes_act(m)) {
+        sim_forget(m, &save->fc2_x);
+        sim_forget(m, &save->gate_out);
+        sim_forget(m, &save->unweighted);
+    }
+    if (!grad) {
+        sim_forget(m, &save->fc1_x);
+        sim_forget(m, &save->act_in);
+    }
+    return out;
+}
+
+static sim_ref_t part_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t d_out,
+                               uint64_t rows, uint64_t n_weights)
+{
+    sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
+    if (recomputes_act(m)) {
+        sim_ref_t in = save->act_in;
+        save->fc2_x = act_forward(m, save, in, fc2.in_bytes, true);
+    }
+    sim_ref_t g = sim_linear_backward(m, &fc2, &save->fc2_x, d_out, "d_act_out");
+    g = act_backward(m, save, g, fc2.in_bytes);
+    return sim_linear_backward(m, &fc1, &save->fc1_x, g, "d_expert_in");
+}
+
+/* Rows of the i-th of n parts of an even split. */
+static uint64_t part_rows(uint64_t rows, uint32_t n, uint32_t i)
+{
+    return rows / n + (i < rows % n);
+}
+
+/* One expert after the other; their outputs are joined at the end. */
+static sim_ref_t sequential_forward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t x,
+                                    uint64_t rows, bool grad)
+{
+    uint32_t n = save->n_parts;
+    sim_ref_t *outs = base_xcalloc(n, sizeof(*outs));
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t part = part_rows(rows, n, i);
+        outs[i] = part == 0
+                      ? SIM_REF_NONE
+                      : part_forward(m, &save->parts[i], sim_keep(m->b, x), part, 1, grad);
+    }
+    sim_drop(m->b, x);
+    sim_ref_t out = outs[0];
+    if (n > 1) {
+        out = sim_new(m->b, "experts_out", rows * m->d->moe.h * m->d->e);
+        for (uint32_t i = 0; i < n; i++)
+            sim_drop(m->b, outs[i]);
+    }
+    free(outs);
+    return out;
+}
+
+static sim_ref_t sequential_backward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t d_out,
+                                     uint64_t rows)
+{
+    uint32_t n = save->n_parts;
+    sim_ref_t *grads = base_xcalloc(n, sizeof(*grads));
+    for (uint32_t i = n; i-- > 0;) {
+        uint64_t part = part_rows(rows, n, i);
+        grads[i] = part == 0
+                       ? SIM_REF_NONE
+                       : part_backward(m, &save->parts[i], sim_keep(m->b, d_out), part, 1);
+    }
+    sim_drop(m->b, d_out);
+    sim_ref_t g = grads[0];
+    if (n > 1) {
+        g = sim_new(m->b, "d_experts_in", rows * m->d->moe.h * m->d->e);
+        for (uint32_t i = 0; i < n; i++)
+            sim_drop(m->b, grads[i]);
+    }
+    free(grads);
+    return g;
+}
+
+sim_ref_t sim_experts_forward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t x,
+                              sim_ref_t probs, uint64_t rows, bool grad)
+{
+    uint64_t n = m->d->moe.n_local;
+    m->b->module = SIM_MOD_EXPERTS;
+    save->n_parts = m->s->moe_grouped_gemm ? 1 : (uint32_t)n;
+    save->parts = base_xcalloc(save->n_parts, sizeof(*save->parts));
+    save->probs = probs;
+    sim_ref_t out;
+    if (m->s->moe_grouped_gemm)
+        out = part_forward(m, &save->parts[0], x, rows, n, grad);
+    else
+        out = sequential_forward(m, save, x, rows, grad);
+    if (!grad) {
+        sim_forget(m, &save->probs);
+        free(save->parts);
+        save->parts = NULL;
+    }
+    return out;
+}
+
+sim_ref_t sim_experts_backward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t d_out,
+                               uint64_t rows)
+{
+    m->b->module = SIM_MOD_EXPERTS;
+    sim_ref_t g;
+    if (m->s->moe_grouped_gemm)
+        g = part_backward(m, &save->parts[0], d_out, rows, m->d->moe.n_local);
+    else
+        g = sequential_backward(m, save, d_out, rows);
+    sim_forget(m, &save->probs);
+    free(save->parts);
+    save->parts = NULL;
+    return g;
+}

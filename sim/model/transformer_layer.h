@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One whole layer: attention of either kind, then an MLP or a mixture of experts. */
+#ifndef SIM_MODEL_TRANSFORMER_LAYER_H
+#define SIM_MODEL_TRANSFORMER_LAYER_H
+
+#include "sim/model/mla.h"
+#include "sim/model/moe.h"
+
+typedef struct {
+    sim_norm_linear_t qkv;
+    sim_attention_save_t attention;
+    sim_row_linear_t proj;
+    sim_mla_save_t mla; /* instead of the three above */
+    sim_bda_t attention_bda;
+    bool is_moe; /* set by the caller: experts instead of an MLP */
+    sim_norm_linear_t fc1;
+    sim_act_save_t act;
+    sim_row_linear_t fc2;
+    sim_ref_t mlp_in;   /* input of a recomputed MLP */
+    sim_moe_save_t moe; /* instead of the four above */
+    sim_bda_t mlp_bda;
+} sim_layer_save_t;
+
+/* Takes one reference of `x`; returns the layer's output. With `grad` false (inside a full
+ * checkpoint) nothing is saved. */
+sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad);
+
+/* Takes the output's gradient; returns the input's. */
+sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out);
+
+#endif
