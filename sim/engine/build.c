@@ -88,28 +88,37 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
     return sim_ddp_buffer_shard(&chunk->ddp[param->buffer], i, share->n_shards, share->shard);
 }
 
-static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, bool is_vector, sim_owned_f visit,
+typedef struct {
+    bool is_expert, is_vector;
+} group_t;
+
+static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, group_t group, sim_owned_f visit,
                         void *arg)
 {
     sim_player_chunk_t *chunk = &p->chunks[c];
     const sim_param_t *param = &chunk->chunk.params.params[i];
-    if (param->is_vector != is_vector)
+    if (param->is_vector != group.is_vector ||
+        sim_buffer_is_expert(param->buffer) != group.is_expert)
         return true;
     uint64_t n_elements = owned_elements(p, chunk, i);
     p->now.chunk = (uint16_t)c;
     return n_elements == 0 || visit(p, param, n_elements, arg);
 }
 
-/* In the order of the optimizer: the decayed parameters of all chunks, then the vectors; within a
- * chunk as registered, or as they lie in the buffer, which is the other way round. */
+/* In the order of the optimizers: the decayed parameters of all chunks, then the vectors, then the
+ * same for experts that are reduced apart; within a chunk as registered, or as they lie in the
+ * buffer, which is the other way round. */
 bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
 {
-    for (int group = 0; group < 2; group++) {
+    static const group_t groups[] = {
+        { false, false }, { false, true }, { true, false }, { true, true }
+    };
+    for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
         for (uint32_t c = 0; c < p->n_chunks; c++) {
             uint32_t n = p->chunks[c].chunk.params.n;
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t i = p->scenario->use_distributed_optimizer ? n - 1 - k : k;
-                if (!visit_owned(p, c, i, group == 1, visit, arg))
+                if (!visit_owned(p, c, i, groups[g], visit, arg))
                     return false;
             }
         }

@@ -16,12 +16,15 @@ sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
         place.dense.n_shards = (uint64_t)s->grid.dp * s->grid.cp / instances;
         place.dense.shard =
             ((uint64_t)coord->cp + (uint64_t)s->grid.cp * coord->dp) % place.dense.n_shards;
-        /* Without experts the expert grid says nothing about a rank's program. */
-        if (s->expert_model_parallel_size > 1) {
+        /* Experts on the dense grid are reduced with the rest. */
+        if (s->num_experts > 0 &&
+            (s->expert_model_parallel_size > 1 || s->expert_tensor_parallel_size != s->grid.tp)) {
             place.expert.n_shards = base_u64_max(s->grid.edp / instances, 1);
             place.expert.shard = coord->edp % place.expert.n_shards;
         }
     }
+    if (s->routing != NULL && !s->routing->is_same_on_all_ranks)
+        place.ep = coord->ep;
     return place;
 }
 
@@ -49,6 +52,8 @@ int sim_place_compare(const sim_place_t *a, const sim_place_t *b)
     int order = compare_u64(a->pp, b->pp);
     if (order == 0)
         order = compare_u64(a->tp, b->tp);
+    if (order == 0)
+        order = compare_u64(a->ep, b->ep);
     if (order == 0)
         order = compare_share(&a->dense, &b->dense);
     return order != 0 ? order : compare_share(&a->expert, &b->expert);

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     uint32_t pp; /* pipeline rank */
     uint32_t tp; /* 0 = first of its tensor-parallel group, 1 = any other */
+    uint32_t ep; /* expert parallel rank, 0 where routing is the same on all */
     sim_share_t dense, expert;
 } sim_place_t;
 

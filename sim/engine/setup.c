@@ -112,6 +112,7 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
         status = sim_player_order(s, place, &p->order, err);
     if (status != BASE_OK)
         return status;
+    p->dims.moe.ep_rank = place->ep;
     p->n_chunks = s->stages.vpp;
     p->n_microbatches = (uint32_t)s->n_microbatches;
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));

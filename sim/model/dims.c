@@ -28,7 +28,7 @@ static sim_core_t choose_core(const sim_scenario_t *s, uint32_t sm)
     }
     if (!s->bf16 && !s->fp16)
         return SIM_CORE_UNFUSED; /* neither library has 32-bit kernels */
-    if (sm < 90) /* FlashAttention 2 wants values as wide as keys */
+    if (sm < 90)                 /* FlashAttention 2 wants values as wide as keys */
         return s->multi_latent_attention ? SIM_CORE_UNFUSED : SIM_CORE_FLASH;
     if (sm >= 100 && s->deterministic_mode && s->attention_dropout > 0.0)
         return SIM_CORE_FLASH;

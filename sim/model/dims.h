@@ -19,14 +19,14 @@ typedef enum {
 /* Multi-latent attention. */
 typedef struct {
     bool is_used;
-    uint64_t q_rank, kv_rank;       /* compressed widths; q_rank 0 = queries are not compressed */
-    uint64_t qk_dim;                /* width of a query or key head, rotary part included */
-    uint64_t nope_dim, rope_dim;    /* its two parts */
-    uint64_t v_dim;                 /* width of a value head */
-    uint64_t q_bytes, v_bytes;      /* [tokens, heads_tp, qk_dim], [tokens, heads_tp, v_dim] */
-    uint64_t kv_bytes;              /* [tokens, heads_tp, nope_dim + v_dim] */
-    uint64_t q_down_bytes;          /* [local_tokens, q_rank] */
-    uint64_t kv_down_bytes;         /* [local_tokens, kv_rank + rope_dim] */
+    uint64_t q_rank, kv_rank;    /* compressed widths; q_rank 0 = queries are not compressed */
+    uint64_t qk_dim;             /* width of a query or key head, rotary part included */
+    uint64_t nope_dim, rope_dim; /* its two parts */
+    uint64_t v_dim;              /* width of a value head */
+    uint64_t q_bytes, v_bytes;   /* [tokens, heads_tp, qk_dim], [tokens, heads_tp, v_dim] */
+    uint64_t kv_bytes;           /* [tokens, heads_tp, nope_dim + v_dim] */
+    uint64_t q_down_bytes;       /* [local_tokens, q_rank] */
+    uint64_t kv_down_bytes;      /* [local_tokens, kv_rank + rope_dim] */
 } sim_mla_dims_t;
 
 /* Mixture of experts. */

@@ -104,8 +104,7 @@ static sim_ref_t alltoall_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_
         sim_shared_begin(m, shared, x);
     m->b->module = SIM_MOD_DISPATCH;
     sim_ref_t probs;
-    sim_ref_t t =
-        permute(m, save, m->d->local_tokens, d->n_experts, rows.sent, d->prob_e, &probs);
+    sim_ref_t t = permute(m, save, m->d->local_tokens, d->n_experts, rows.sent, d->prob_e, &probs);
     stay(save, sim_keep(m->b, t));
     if (d->ep > 1)
         sim_replace(m, &t, "received_tokens", hidden(m, rows.received));
@@ -275,14 +274,12 @@ static sim_ref_t deepep_receive(sim_model_t *m, sim_dispatch_save_t *save, sim_r
     sim_ref_t received = sim_new(m->b, "received_tokens", hidden(m, rows.unique));
     sim_ref_t indices = sim_new(m->b, "received_indices", rows.unique * choices * INDEX_BYTES);
     sim_ref_t weights = sim_new(m->b, "received_weights", rows.unique * choices * FP32_BYTES);
-    save->handle = sim_new(m->b, "deepep_handle",
-                           m->d->local_tokens * n_ranks(m) * (1 + INT_BYTES) +
-                               rows.unique * INT_BYTES);
+    save->handle =
+        sim_new(m->b, "deepep_handle",
+                m->d->local_tokens * n_ranks(m) * (1 + INT_BYTES) + rows.unique * INT_BYTES);
     sim_ref_t local_map = sim_new(m->b, "local_map", rows.unique * d->n_local);
-    sim_ref_t local_probs =
-        sim_new(m->b, "local_probs", rows.unique * d->n_local * FP32_BYTES);
-    sim_ref_t t =
-        permute(m, save, rows.unique, d->n_local, rows.expert, d->prob_e, probs_p);
+    sim_ref_t local_probs = sim_new(m->b, "local_probs", rows.unique * d->n_local * FP32_BYTES);
+    sim_ref_t t = permute(m, save, rows.unique, d->n_local, rows.expert, d->prob_e, probs_p);
     sim_drop(m->b, indices);
     sim_drop(m->b, weights);
     stay(save, received);
@@ -309,8 +306,8 @@ static bool is_deepep(const sim_model_t *m)
     return m->s->moe_flex_dispatcher_backend == SIM_FLEX_DEEPEP;
 }
 
-static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
-                         sim_ref_t *probs_p, sim_shared_save_t *shared, bool grad)
+static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x, sim_ref_t *probs_p,
+                         sim_shared_save_t *shared, bool grad)
 {
     const sim_moe_dims_t *d = &m->d->moe;
     uint64_t choices = m->d->local_tokens * d->topk * d->etp;
@@ -321,8 +318,8 @@ static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
         keep_last(m, "token_probs", choices * FP32_BYTES);
         save->top_indices = sim_new(m->b, "token_indices", choices * INDEX_BYTES);
     }
-    sim_ref_t t = is_deepep(m) ? deepep_receive(m, save, probs_p)
-                               : hybridep_receive(m, save, probs_p);
+    sim_ref_t t =
+        is_deepep(m) ? deepep_receive(m, save, probs_p) : hybridep_receive(m, save, probs_p);
     if (shared != NULL) {
         sim_shared_begin(m, shared, x);
         sim_shared_first(m, shared, grad);

@@ -9,8 +9,8 @@ typedef struct {
 
 /* What the up projections start from. */
 typedef struct {
-    sim_ref_t q;  /* compressed queries, or the norm's output */
-    sim_ref_t kv; /* compressed keys and values, with the rotary part of the keys behind them */
+    sim_ref_t q;      /* compressed queries, or the norm's output */
+    sim_ref_t kv;     /* compressed keys and values, with the rotary part of the keys behind them */
     sim_ref_t k_rope; /* the rotary part for all tokens */
 } latents_t;
 
@@ -263,8 +263,7 @@ sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, boo
     bool norm_again = grad && recomputes(m, SIM_MODULE_LAYERNORM);
     bool up_again = grad && recomputes(m, SIM_MODULE_MLA_UP_PROJ);
     m->b->module = SIM_MOD_QKV;
-    sim_ref_t ln_out =
-        sim_norm_forward(m, &save->norm, x, "ln_out", d->hidden_bytes, d->h, grad);
+    sim_ref_t ln_out = sim_norm_forward(m, &save->norm, x, "ln_out", d->hidden_bytes, d->h, grad);
     latents_t in = down_forward(m, save, sim_keep(m->b, ln_out), grad);
     if (up_again) {
         save->checkpoint[0] = sim_keep(m->b, in.q);
@@ -350,8 +349,8 @@ static void rope_backward(sim_model_t *m, sim_mla_save_t *save, qkv_t g, sim_ref
 }
 
 /* Takes the gradients of both compressed tensors; returns that of the norm's output. */
-static sim_ref_t down_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_q,
-                               sim_ref_t d_kv, sim_ref_t d_k_rope)
+static sim_ref_t down_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_q, sim_ref_t d_kv,
+                               sim_ref_t d_k_rope)
 {
     sim_linear_dims_t q_dims = q_down_dims(m), kv_dims = kv_down_dims(m);
     bool fused = m->s->mla_down_proj_fusion;

@@ -8,9 +8,9 @@
 
 typedef struct {
     sim_norm_save_t norm;
-    sim_ref_t ln_out;            /* kept to be made again where the norm is recomputed */
+    sim_ref_t ln_out;              /* kept to be made again where the norm is recomputed */
     sim_ref_t q_down_x, kv_down_x; /* inputs of the down projections: the norm's output */
-    sim_ref_t q_x;               /* the same, where queries are not compressed */
+    sim_ref_t q_x;                 /* the same, where queries are not compressed */
     sim_norm_linear_t q_up, kv_up;
     sim_ref_t rope_tables;
     sim_ref_t checkpoint[3]; /* inputs of recomputed up projections */

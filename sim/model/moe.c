@@ -75,8 +75,7 @@ sim_ref_t sim_moe_forward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t x, boo
     bool again = grad && recomputes(m, SIM_MODULE_MOE);
     bool norm_again = grad && recomputes(m, SIM_MODULE_LAYERNORM);
     m->b->module = SIM_MOD_ROUTER;
-    sim_ref_t ln_out =
-        sim_norm_forward(m, &save->norm, x, "ln_out", d->hidden_bytes, d->h, grad);
+    sim_ref_t ln_out = sim_norm_forward(m, &save->norm, x, "ln_out", d->hidden_bytes, d->h, grad);
     save->checkpoint = again ? sim_keep(m->b, ln_out) : SIM_REF_NONE;
     sim_ref_t out = layer_forward(m, save, ln_out, grad && !again);
     save->ln_out = SIM_REF_NONE;
@@ -111,8 +110,7 @@ static sim_ref_t layer_backward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t 
         g = sim_linear_backward(m, &dims, &save->latent_out_x, g, "d_latent_out");
     }
     g = sim_dispatch_out_backward(m, &save->dispatch, g);
-    g = sim_experts_backward(m, &save->experts, g,
-                             sim_moe_rows(m->s, m->d, m->b->layer).expert);
+    g = sim_experts_backward(m, &save->experts, g, sim_moe_rows(m->s, m->d, m->b->layer).expert);
     g = sim_dispatch_in_backward(m, &save->dispatch, g, shared, &d_shared);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_in_dims(m);

@@ -95,8 +95,8 @@ static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     if (m->q_rank > 0) {
         add_weight(l, s, "linear_q_down_proj.weight", m->q_rank * d->h);
         if (s->qk_layernorm)
-            add_norm(l, d, "linear_q_up_proj.layer_norm_weight",
-                     "linear_q_up_proj.layer_norm_bias", m->q_rank);
+            add_norm(l, d, "linear_q_up_proj.layer_norm_weight", "linear_q_up_proj.layer_norm_bias",
+                     m->q_rank);
         add_weight(l, s, "linear_q_up_proj.weight", q_rows * m->q_rank);
     } else {
         add_weight(l, s, "linear_q_proj.weight", q_rows * d->h);
@@ -105,7 +105,8 @@ static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     if (s->qk_layernorm)
         add_norm(l, d, "linear_kv_up_proj.layer_norm_weight", "linear_kv_up_proj.layer_norm_bias",
                  m->kv_rank);
-    add_weight(l, s, "linear_kv_up_proj.weight", d->heads_tp * (m->nope_dim + m->v_dim) * m->kv_rank);
+    add_weight(l, s, "linear_kv_up_proj.weight",
+               d->heads_tp * (m->nope_dim + m->v_dim) * m->kv_rank);
 }
 
 static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)

@@ -137,8 +137,8 @@ sim_ref_t sim_shared_backward(sim_model_t *m, sim_shared_save_t *save, sim_ref_t
 void sim_shared_begin(sim_model_t *m, sim_shared_save_t *save, sim_ref_t x)
 {
     m->b->module = SIM_MOD_SHARED_EXPERTS;
-    save->in = m->d->sp ? sim_new(m->b, "shared_in_gathered", m->d->full_hidden_bytes)
-                        : sim_keep(m->b, x);
+    save->in =
+        m->d->sp ? sim_new(m->b, "shared_in_gathered", m->d->full_hidden_bytes) : sim_keep(m->b, x);
 }
 
 void sim_shared_first(sim_model_t *m, sim_shared_save_t *save, bool grad)

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough for the shares of experts to settle, few enough to draw for every layer of a large model. */
+/* Enough for the shares of experts to settle, few enough to draw for every layer of a large model.
+ */
 enum { SAMPLED_TOKENS = 512 };
 
 typedef struct {

@@ -135,8 +135,7 @@ void sim_rule_recomputed_modules_exist(sim_rule_context_t *c)
     if ((s->recompute_modules & SIM_MODULE_MOE_ACT) && !s->moe_grouped_gemm)
         sim_rule_broken(c, "recompute_modules", "moe_act needs moe_grouped_gemm = true");
     if ((s->recompute_modules & SIM_MODULE_MLA_UP_PROJ) && !s->multi_latent_attention)
-        sim_rule_broken(c, "recompute_modules",
-                        "mla_up_proj needs multi_latent_attention = true");
+        sim_rule_broken(c, "recompute_modules", "mla_up_proj needs multi_latent_attention = true");
     if ((s->recompute_modules & SIM_MODULE_SHARED_EXPERTS) &&
         s->moe_shared_expert_intermediate_size != 0 && s->moe_shared_expert_overlap)
         sim_rule_broken(c, "recompute_modules",
@@ -159,8 +158,7 @@ void sim_rule_down_projections_can_fuse(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
     if (s->mla_down_proj_fusion && (!s->multi_latent_attention || s->q_lora_rank == 0))
-        sim_rule_broken(c, "mla_down_proj_fusion",
-                        "needs multi_latent_attention and q_lora_rank");
+        sim_rule_broken(c, "mla_down_proj_fusion", "needs multi_latent_attention and q_lora_rank");
 }
 
 void sim_rule_mtp_is_possible(sim_rule_context_t *c)
@@ -188,8 +186,8 @@ uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *s)
             return UINT64_MAX;
     }
     if (s->multi_latent_attention)
-        widest = base_u64_max(widest, s->num_attention_heads *
-                                          (s->qk_head_dim + s->qk_pos_emb_head_dim +
-                                           s->v_head_dim));
+        widest =
+            base_u64_max(widest, s->num_attention_heads *
+                                     (s->qk_head_dim + s->qk_pos_emb_head_dim + s->v_head_dim));
     return widest;
 }
