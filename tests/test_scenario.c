@@ -128,17 +128,37 @@ static const struct {
     { "x\x01y = 1\n", "t.ini:10: control character 0x01: not a text file" },
     { "seq_length = 2048\n", "t.ini:10: train.seq_length: given twice, first at line 9" },
     { "seq_len = 2048\n", "t.ini:10: train.seq_length: given twice, first at line 9" },
-    { "fp8 = hybrid\n", "t.ini:10: train.fp8: known to Megatron-LM but not simulated" },
-    { "moe_router_topk = 2\n",
-      "t.ini:10: train.moe_router_topk: known to Megatron-LM but not simulated" },
-    { "context_parallel_size = 2\n",
-      "t.ini:10: parallel.context_parallel_size: 2: known to Megatron-LM but not simulated" },
+    { "moe_paged_stash = true\n",
+      "t.ini:10: train.moe_paged_stash: known to Megatron-LM but not simulated" },
+    { "moe_expert_capacity_factor = 1001\n",
+      "t.ini:10: moe.moe_expert_capacity_factor: '1001' is not valid: must be a number from 0 to "
+      "1000" },
+    { "expert_model_parallel_size = 2\n",
+      "t.ini:10: parallel.expert_model_parallel_size: needs num_experts" },
+    { "num_experts = 8\nadd_bias_linear = false\nmoe_router_topk = 9\n",
+      "t.ini:12: moe.moe_router_topk: 9 is more than num_experts 8" },
+    { "num_experts = 8\nadd_bias_linear = false\nexpert_model_parallel_size = 4\n"
+      "moe_layer_freq = [0]*2+[1]*3\n",
+      "t.ini:13: moe.moe_layer_freq: names more than the 4 layers" },
+    { "num_experts = 8\nadd_bias_linear = false\nmoe_layer_freq = [0,2]*2\n",
+      "t.ini:12: moe.moe_layer_freq: 0 or 1 expected at \"2]*2\"; use a number or a list such as "
+      "[0]*3+[1]*58" },
+    { "num_experts = 8\nadd_bias_linear = false\nexpert_model_parallel_size = 2\n"
+      "moe_imbalance = 1 1 1\n",
+      "t.ini:13: moe.moe_imbalance: 3 factors; give one, or one for each of the 2 expert parallel "
+      "ranks" },
+    { "num_experts = 8\nadd_bias_linear = false\nmoe_token_dispatcher_type = flex\n",
+      "t.ini:12: moe.moe_token_dispatcher_type: flex needs expert_tensor_parallel_size * "
+      "expert_model_parallel_size > 1" },
+    { "multi_latent_attention = true\nnum_query_groups = 2\n",
+      "t.ini:11: model.num_query_groups: must be num_attention_heads with "
+      "multi_latent_attention" },
     { "activation_func = quick_gelu\n", "t.ini:10: model.activation_func: 'quick_gelu' is known to "
                                         "Megatron-LM but not simulated; use "
                                         "gelu, swiglu, geglu, squared_relu or silu" },
-    { "recompute_granularity = selective\nrecompute_modules = core_attn,moe\n",
-      "t.ini:11: recompute.recompute_modules: 'moe' is known to Megatron-LM but not simulated; use "
-      "core_attn, mlp or layernorm" },
+    { "recompute_granularity = selective\nrecompute_modules = core_attn,mhc\n",
+      "t.ini:11: recompute.recompute_modules: 'mhc' is known to Megatron-LM but not simulated; use "
+      "core_attn, mlp, layernorm, moe, moe_act, shared_experts or mla_up_proj" },
     { "num_query_groups = 3\n",
       "t.ini:10: model.num_query_groups: 3 does not divide num_attention_heads 8" },
     { "padded_vocab_size = 999\n",
