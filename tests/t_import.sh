@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # mbsim import: three forms of Megatron-LM arguments, errors with their place, exit codes.
 . "$TOP_SRCDIR/tests/lib.sh"
 

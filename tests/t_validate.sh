@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # mbsim validate over a few published measurements.
 . "$TOP_SRCDIR/tests/lib.sh"
 corpus=$TOP_SRCDIR/tests/data/validate.jsonl

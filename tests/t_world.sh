@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The processes that play the GPUs: alone, and under mpirun with as many and with fewer processes.
 . "$TOP_SRCDIR/tests/lib.sh"
 probe=$(dirname "$MBSIM")/tests/world_probe
