@@ -173,7 +173,7 @@ static void print_largest(const sim_rank_result_t *result, FILE *out)
     for (uint32_t i = 0; i < n && i < N_LARGEST; i++) {
         const sim_alive_t *a = groups[i].largest;
         size_text_t sum, each;
-        fprintf(out, "  %-18s %11s in %5" PRIu64 ", each up to %11s  (%s, %s)\n", a->name,
+        fprintf(out, "  %-26.26s %11s in %5" PRIu64 ", each up to %11s (%s, %s)\n", a->name,
                 base_bytes_format(groups[i].bytes, sum), groups[i].n,
                 base_bytes_format(a->block_bytes, each),
                 sim_category_name((sim_category_t)a->category),

@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The main job: alone and under mpirun, its report, its files, and what it says when memory runs out.
+. "$TOP_SRCDIR/tests/lib.sh"
+cd "$work" || exit 99
+probe=$(dirname "$MBSIM")/tests/job_probe
+
+cat > fits.ini <<'INI'
+; eight GPUs on four stages, two chunks each
+[model]
+preset = llama3.2-1b
+[parallel]
+world_size = 8
+pipeline_model_parallel_size = 4
+virtual_pipeline_model_parallel_size = 2
+[train]
+micro_batch_size = 1
+global_batch_size = 16
+seq_length = 1024
+[precision]
+bf16 = true
+[optimizer]
+use_distributed_optimizer = true
+[device]
+gpu = h100-80gb-sxm
+reserved_outside_bytes = 2GiB
+INI
+# The same on a GPU that is too small for the last stage only.
+sed 's/^gpu = .*/&\nmemory_bytes = 10.2GiB/' fits.ini > oom.ini
+
+# ---- one report, whatever the number of processes ----
+"$MBSIM" fits.ini --json fits.json --csv fits.csv > fits.txt 2> fits.err
+check "a job that fits ends with 0 and says nothing on standard error" test $? -eq 0 -a ! -s fits.err
+for n in 1 2 3 8; do
+  mpi "$n" "$MBSIM" fits.ini --json many.json --csv many.csv > many.txt 2> many.err
+  check "$n processes end with 0" test $? -eq 0
+  check "$n processes print what one prints" cmp fits.txt many.txt
+  check "$n processes write the same JSON" cmp fits.json many.json
+  check "$n processes write the same CSV" cmp fits.csv many.csv
+  check "$n processes say nothing on standard error" test ! -s many.err
+done
+check "a second run writes the same bytes" sh -c '"$0" run fits.ini | cmp - fits.txt' "$MBSIM"
+check "no line is longer than 100 columns" sh -c '! grep -qE "^.{101}" fits.txt'
+expect "ranks that are alike share a line" 0 '^2,3 +pp1 ' cat fits.txt
+expect "the verdict is the last line" 0 '^FITS with .* headroom on rank [67], the fullest\.$' tail -1 fits.txt
+expect "the moment is said in words" 0 \
+  'peak in iteration [123], (forward|backward) of micro-batch [0-9]+, chunk [01], ' cat fits.txt
+
+# ---- messages of the schedule ----
+expect "equal schedules come to their end" 0 '^[0-9]+ classes, rank 7 peaks at' mpirun -np 4 "$probe" same
+expect "a schedule that does not match is a deadlock with names" 1 \
+  'deadlock: .*GPU [0-9] waits for GPU [0-9]: .*micro-batch' \
+  env MBSIM_WATCHDOG_SECONDS=1 mpirun -np 4 "$probe" schedules
+expect "equal ranks with different results are noticed" 1 'equal but gave different results' \
+  mpirun -np 8 "$probe" results
+
+# ---- memory that runs out ----
+"$MBSIM" oom.ini --json oom.json > oom.txt 2> oom.err
+check "a job that does not fit ends with 3" test $? -eq 3
+check "that is a result, not an error" test ! -s oom.err
+for line in '^OUT OF MEMORY on 2 ranks: 6,7$' \
+  '^  Tried to allocate [0-9.]+ [MG]iB for softmax\.$' \
+  '^  The GPU has 10\.20 GiB in total, of which [0-9.]+ [MG]iB is free;$' \
+  '^  [0-9.]+ GiB is allocated by PyTorch, and [0-9.]+ [MG]iB is reserved by PyTorch but unallocated\.$' \
+  '^  It needs [0-9.]+ GiB reserved for a peak of [0-9.]+ GiB allocated;$' \
+  '^  there is 8\.20 GiB: it misses by [0-9.]+ [MG]iB\.$' \
+  '^  Fragmentation: ' '^  With expandable_segments:True it fits: at most 8\.[01][0-9]? GiB reserved'; do
+  expect "the report says $line" 0 "$line" cat oom.txt
+done
+expect "what was tried is true" 0 '^FITS' "$MBSIM" oom.ini --set allocator.conf=expandable_segments:True
+expect "less than the tensors take is a lack of capacity" 3 '^  Capacity: ' \
+  "$MBSIM" oom.ini --set device.memory_bytes=9.8GiB
+expect "no setting helps then" 3 '^OUT OF MEMORY on' "$MBSIM" oom.ini \
+  --set device.memory_bytes=9.8GiB --set allocator.conf=expandable_segments:True
+for n in 2 8; do
+  mpi "$n" "$MBSIM" oom.ini --json many.json > many.txt 2> /dev/null
+  check "$n processes end with 3 too" test $? -eq 3
+  check "$n processes print the same verdict" cmp oom.txt many.txt
+  check "$n processes write the same JSON about it" cmp oom.json many.json
+done
+if command -v jq > /dev/null; then
+  check "the ledger in the JSON adds up on every rank" jq -e '.schema == "mbsim.report/1" and
+    (.ranks | length) == 8 and ([.ranks[].ledger |
+      (.categories | add) == .allocated_bytes and (.modules | add) == .allocated_bytes and
+      .allocated_bytes + .cached_bytes == .reserved_bytes and
+      .outside_bytes + .reserved_bytes == .device_used_bytes and
+      .device_used_bytes + .headroom_bytes == .total_bytes] | all)' fits.json
+  check "the verdict in the JSON names the ranks" jq -e '.verdict.fits == false and
+    .verdict.out_of_memory_ranks == [6, 7] and (.verdict.misses_by_bytes > 0) and
+    (.ranks[6].out_of_memory.tried_to_allocate_bytes > .ranks[6].out_of_memory.device_free_bytes) and
+    .ranks[0].out_of_memory == null and .ranks[0].fits' oom.json
+  check "what is alive adds up to the peak" jq -e '([.worst.tensors[].bytes] | add) ==
+    (.worst.rank as $r | .ranks[$r].max_allocated_bytes)' fits.json
+else
+  skip "the ledger in the JSON adds up on every rank" "no jq"
+fi
+
+# ---- some ranks only ----
+expect "--ranks shows these ranks" 0 '^6 +dp0 pp3' "$MBSIM" fits.ini --ranks 2,6
+check "--ranks shows no others" sh -c 'test "$("$0" fits.ini --ranks 2,6 --csv - | wc -l)" -eq 3' "$MBSIM"
+expect "the verdict is about these ranks" 0 '^FITS' "$MBSIM" oom.ini --ranks 0-5
+
+# ---- files ----
+expect "--json - takes the place of the text" 0 '^\{$' sh -c '"$0" fits.ini --json - | head -1' "$MBSIM"
+check "--csv - takes the place of the text" sh -c '"$0" fits.ini --csv - | cmp - fits.csv' "$MBSIM"
+expect "a folder that is not there" 1 'none/x\.json: cannot be written' "$MBSIM" fits.ini --json none/x.json
+echo old > old.json
+expect "a file that cannot grow" 1 'old\.json: cannot be written' \
+  sh -c 'ulimit -f 0; exec "$0" fits.ini --json old.json' "$MBSIM"
+check "the old file stays" grep -qx old old.json
+mkdir small
+if mount -t tmpfs -o size=64k tmpfs small 2> /dev/null; then
+  echo old > small/report.json
+  expect "a full disk is an error" 1 'small/report\.json: cannot be written: No space left' \
+    "$MBSIM" fits.ini --json small/report.json
+  check "the old report stays" grep -qx old small/report.json
+  check "nothing else is left on the full disk" test "$(ls -A small)" = report.json
+  expect "a full disk under mpirun" 1 'small/report\.json: cannot be written: No space left' \
+    mpirun -np 4 "$MBSIM" fits.ini --json small/report.json
+  umount small
+else
+  skip "a full disk is an error" "mount is not allowed"
+fi
+
+# ---- wrong use, by many processes ----
+sed 's/^seq_length = 1024/seq_lenght = 1024/' fits.ini > bad.ini
+one_message() { # one_message N CODE PATTERN ARGUMENT...: one line of mbsim's, and the code
+  n=$1 code=$2 pattern=$3
+  shift 3
+  mpi "$n" "$MBSIM" "$@" > many.txt 2>&1
+  [ $? -eq "$code" ] && [ "$(grep -Ec "$pattern" many.txt)" -eq 1 ]
+}
+check "64 processes and a wrong scenario: one message, code 2" one_message 64 2 '^bad\.ini:[0-9]+: ' bad.ini
+check "64 processes and no scenario: one message, code 2" one_message 64 2 'none\.ini: No such file' none.ini
+check "64 processes and a wrong option: one message, code 2" one_message 64 2 'unknown option' fits.ini --jsno x
+check "more processes than GPUs: one message, code 2" \
+  one_message 9 2 '9 MPI processes for a world_size of 8 GPUs' fits.ini
+check "settings that PyTorch refuses: one message, code 2" \
+  one_message 4 2 'max_split_size_mb' fits.ini --set allocator.conf=max_split_size_mb:1
+
+done_testing
