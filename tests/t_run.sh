@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2016 # $0 is for the inner shells
 # The main job: alone and under mpirun, its report, its files, and what it says when memory runs out.
 . "$TOP_SRCDIR/tests/lib.sh"
 cd "$work" || exit 99
