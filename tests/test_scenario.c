@@ -128,6 +128,7 @@ static const struct {
     { "x\x01y = 1\n", "t.ini:10: control character 0x01: not a text file" },
     { "seq_length = 2048\n", "t.ini:10: train.seq_length: given twice, first at line 9" },
     { "seq_len = 2048\n", "t.ini:10: train.seq_length: given twice, first at line 9" },
+    { "fp4 = e2m1\n", "t.ini:10: train.fp4: known to Megatron-LM but not simulated" },
     { "moe_paged_stash = true\n",
       "t.ini:10: train.moe_paged_stash: known to Megatron-LM but not simulated" },
     { "moe_expert_capacity_factor = 1001\n",

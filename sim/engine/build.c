@@ -7,22 +7,12 @@
 #include "sim/engine/player.h"
 
 /* DDP allocates its buffers on a side stream, which owns its own pool of blocks. */
-enum { DDP_STREAM = 0x1000, FP32_BYTES = 4 };
-
-static bool has_16_bit_params(const sim_player_t *p)
-{
-    return p->scenario->bf16 || p->scenario->fp16;
-}
+enum { DDP_STREAM = 0x1000 };
 
 /* Bytes of a parameter element as stored. */
 static uint64_t param_bytes(const sim_player_t *p, sim_buffer_t buffer)
 {
     return sim_buffer_is_fp8(buffer) ? 1 : p->dims.e;
-}
-
-static uint64_t grad_bytes(const sim_player_t *p)
-{
-    return p->scenario->accumulate_allreduce_grads_in_fp32 ? FP32_BYTES : p->dims.e;
 }
 
 static bool build_model(sim_player_t *p)
@@ -69,7 +59,7 @@ static bool wrap_ddp(sim_player_t *p)
             if (moves && !add_buffer(p, "param_data", SIM_CAT_PARAMETERS,
                                      n * param_bytes(p, (sim_buffer_t)which)))
                 return false;
-            if (!add_buffer(p, "grad_data", SIM_CAT_GRADIENTS, n * grad_bytes(p)))
+            if (!add_buffer(p, "grad_data", SIM_CAT_GRADIENTS, n * sim_player_grad_bytes(p)))
                 return false;
         }
         if (moves)
@@ -126,46 +116,9 @@ bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
     return true;
 }
 
-static bool add_fp32(sim_player_t *p, sim_statics_t *list, const sim_param_t *param,
-                     uint64_t n_elements, const char *name)
-{
-    sim_tensor_t tensor = { .name = name,
-                            .bytes = n_elements * FP32_BYTES,
-                            .layer = param->layer,
-                            .category = SIM_CAT_OPTIMIZER,
-                            .module = SIM_MOD_OPTIMIZER };
-    return sim_player_add_static(p, list, &tensor, 0);
-}
-
-/* A 16-bit clone is made, converted, and let go. */
-static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements,
-                           void *arg)
-{
-    (void)arg;
-    sim_tensor_t clone = { .name = "main_param_clone",
-                           .bytes = n_elements * p->dims.e,
-                           .layer = param->layer,
-                           .category = SIM_CAT_TEMPORARY,
-                           .module = SIM_MOD_OPTIMIZER };
-    sim_block_t block = SIM_BLOCK_NONE;
-    if (!sim_player_alloc(p, &clone, clone.bytes, 0, &block) ||
-        !add_fp32(p, &p->optimizer, param, n_elements, "main_param"))
-        return false;
-    sim_player_free(p, &clone, block);
-    return true;
-}
-
-static bool build_optimizer(sim_player_t *p)
-{
-    p->now.phase = SIM_PHASE_OPTIMIZER_BUILD;
-    if (!has_16_bit_params(p))
-        return true; /* the parameters are their own main parameters */
-    return sim_player_foreach_owned(p, add_main_param, NULL);
-}
-
 bool sim_player_build(sim_player_t *p)
 {
-    return build_model(p) && wrap_ddp(p) && build_optimizer(p);
+    return build_model(p) && wrap_ddp(p) && sim_player_build_optimizer(p);
 }
 
 bool sim_player_zero_grad(sim_player_t *p)
@@ -173,39 +126,4 @@ bool sim_player_zero_grad(sim_player_t *p)
     sim_player_free_statics(p, &p->grad_copies);
     sim_player_release_held(p);
     return true;
-}
-
-static bool add_moments(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
-{
-    (void)arg;
-    if (p->scenario->optimizer != SIM_OPTIMIZER_ADAM)
-        return add_fp32(p, &p->optimizer, param, n_elements, "momentum");
-    return add_fp32(p, &p->optimizer, param, n_elements, "exp_avg") &&
-           add_fp32(p, &p->optimizer, param, n_elements, "exp_avg_sq");
-}
-
-static bool make_moments(sim_player_t *p)
-{
-    if (p->has_moments)
-        return true;
-    p->has_moments = true;
-    return sim_player_foreach_owned(p, add_moments, NULL);
-}
-
-static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
-{
-    (void)arg;
-    return add_fp32(p, &p->grad_copies, param, n_elements, "main_grad_copy");
-}
-
-/* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
- * skipped because of an overflow; the copies stay until the next zero_grad. */
-bool sim_player_step(sim_player_t *p, bool is_skipped)
-{
-    p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
-    p->now.microbatch = 0;
-    if (has_16_bit_params(p) && grad_bytes(p) != FP32_BYTES &&
-        !sim_player_foreach_owned(p, add_grad_copy, NULL))
-        return false;
-    return is_skipped || make_moments(p);
 }

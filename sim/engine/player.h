@@ -65,6 +65,7 @@ typedef struct {
     sim_block_t *persistent_blocks; /* by persistent buffer; SIM_BLOCK_NONE = not made yet */
     sim_statics_t buffers;          /* DDP buffers */
     sim_statics_t optimizer;        /* main parameters, moments */
+    sim_statics_t step_temporaries; /* of the optimizer step */
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
 
@@ -118,6 +119,10 @@ typedef bool (*sim_owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t 
 bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg);
 
 /* The parts of a run, in order. False as above. */
+/* Bytes of an element of the gradient buffers. */
+uint64_t sim_player_grad_bytes(const sim_player_t *p);
+
+bool sim_player_build_optimizer(sim_player_t *p);
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */
 bool sim_player_zero_grad(sim_player_t *p);
 bool sim_player_run(sim_player_t *p, const sim_step_t *step); /* one step of the schedule */

@@ -69,6 +69,7 @@ void sim_player_fini(sim_player_t *p)
     free(p->buffers.items);
     free(p->optimizer.items);
     free(p->grad_copies.items);
+    free(p->step_temporaries.items);
     free(p->owners);
     free(p->alive);
 }
@@ -98,7 +99,6 @@ base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place
         .group_size = (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
         .overlap_p2p = s->overlap_p2p_communication && s->stages.vpp > 1,
         .deallocate_outputs = s->deallocate_pipeline_outputs,
-        .n_partial_checkpoints = (uint32_t)s->num_microbatches_with_partial_activation_checkpoints,
     };
     return sim_order_init(order_p, &config, err);
 }

@@ -48,7 +48,6 @@ static const row_t keys[] = {
     { "attention-output-gate", NULL, false, "model.attention_output_gate", NULL },
     { "attention-dropout=", NULL, false, "model.attention_dropout", NULL },
     { "hidden-dropout=", NULL, false, "model.hidden_dropout", NULL },
-    { "apply-residual-connection-post-layernorm", NULL, false, "model.apply_residual_connection_post_layernorm", NULL },
     { "tensor-model-parallel-size=", NULL, false, "parallel.tensor_model_parallel_size", NULL },
     { "pipeline-model-parallel-size=", NULL, false, "parallel.pipeline_model_parallel_size", NULL },
     { "num-virtual-stages-per-pipeline-rank=", NULL, false, NULL, NULL },
@@ -105,7 +104,6 @@ static const row_t keys[] = {
     { "fp16", NULL, false, "precision.fp16", NULL },
     { "grad-reduce-in-bf16", NULL, false, NULL, NULL },
     { "accumulate-allreduce-grads-in-fp32", NULL, false, NULL, NULL },
-    { "fp32-residual-connection", NULL, false, "precision.fp32_residual_connection", NULL },
     { "recompute-activations", NULL, false, NULL, NULL },
     { "recompute-granularity=", NULL, false, NULL, NULL },
     { "recompute-method=", NULL, false, "recompute.recompute_method", NULL },
@@ -132,6 +130,8 @@ static const row_t keys[] = {
 };
 
 static const row_t unsupported[] = {
+    { "apply-residual-connection-post-layernorm", NULL, false, NULL, NULL },
+    { "fp32-residual-connection", NULL, false, NULL, NULL },
     { "activations-checkpoint-method=", NULL, false, NULL, NULL },
     { "activations-checkpoint-num-layers=", NULL, false, NULL, NULL },
     { "distribute-checkpointed-activations", NULL, false, NULL, NULL },

@@ -292,12 +292,6 @@ static void one_precision(sim_rule_context_t *c)
         sim_rule_broken(c, "fp16", "not together with bf16 = true");
 }
 
-static void wide_residual_needs_narrow_layers(sim_rule_context_t *c)
-{
-    if (c->s->fp32_residual_connection && !c->s->bf16 && !c->s->fp16)
-        sim_rule_broken(c, "fp32_residual_connection", "needs bf16 or fp16");
-}
-
 /* [recompute] */
 
 static void full_recompute_is_complete(sim_rule_context_t *c)
@@ -333,15 +327,6 @@ static void saved_activations_can_be_split(sim_rule_context_t *c)
         sim_rule_broken(c, "distribute_saved_activations", "needs tensor_model_parallel_size > 1");
     if (s->recompute_granularity != SIM_RECOMPUTE_FULL)
         sim_rule_broken(c, "distribute_saved_activations", "needs recompute_granularity = full");
-}
-
-static void partial_checkpoints_need_full(sim_rule_context_t *c)
-{
-    const sim_scenario_t *s = c->s;
-    if (s->num_microbatches_with_partial_activation_checkpoints != 0 &&
-        s->recompute_granularity == SIM_RECOMPUTE_NONE)
-        sim_rule_broken(c, "num_microbatches_with_partial_activation_checkpoints",
-                        "needs recompute_granularity");
 }
 
 /* [optimizer] */
@@ -461,7 +446,7 @@ static const sim_rule_t rules[] = {
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
     { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
-    { "context_parallel_size cp_comm_type seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention and a sequence of 2 * context_parallel_size chunks; a2a also heads that it divides", context_parallel_fits },
+    { "context_parallel_size cp_comm_type seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention, 2 chunks a rank, with a2a heads to split", context_parallel_fits },
     { "expert_model_parallel_size num_experts", "expert parallelism needs experts, and divides them", sim_rule_experts_are_divisible },
     { "moe_router_topk num_experts", "moe_router_topk is at most num_experts", sim_rule_topk_fits },
     { "num_experts tensor_model_parallel_size sequence_parallel", "experts with tensor parallelism need sequence_parallel", sim_rule_experts_need_sequence_parallel },
@@ -485,11 +470,9 @@ static const sim_rule_t rules[] = {
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
-    { "fp32_residual_connection bf16 fp16", "fp32_residual_connection needs bf16 or fp16", wide_residual_needs_narrow_layers },
     { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
     { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },
     { "distribute_saved_activations sequence_parallel tensor_model_parallel_size recompute_granularity", "distribute_saved_activations needs full recompute and tensor parallelism without sequence_parallel", saved_activations_can_be_split },
-    { "num_microbatches_with_partial_activation_checkpoints recompute_granularity", "partial activation checkpoints need recompute", partial_checkpoints_need_full },
     { "overlap_param_gather use_distributed_optimizer overlap_grad_reduce", "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce", overlap_needs_its_base },
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },

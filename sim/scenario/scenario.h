@@ -138,7 +138,6 @@ typedef struct {
     bool qk_layernorm, attention_output_gate;
     double attention_dropout, hidden_dropout;
     bool attention_softmax_in_fp32, apply_query_key_layer_scaling;
-    bool apply_residual_connection_post_layernorm;
     bool multi_latent_attention;
     uint64_t q_lora_rank; /* 0 = queries are not compressed */
     uint64_t kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
@@ -203,7 +202,6 @@ typedef struct {
     bool fp8_param_gather, disable_parameter_transpose_cache, first_last_layers_bf16;
     uint64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
     bool accumulate_allreduce_grads_in_fp32; /* default: on with bf16 */
-    bool fp32_residual_connection;
 
     /* [recompute] */
     sim_recompute_t recompute_granularity;
@@ -211,7 +209,6 @@ typedef struct {
     uint64_t recompute_num_layers; /* 0 = not given */
     uint32_t recompute_modules;    /* set of sim_recompute_module_t */
     bool distribute_saved_activations;
-    uint64_t num_microbatches_with_partial_activation_checkpoints; /* 0 = off */
 
     /* [optimizer] */
     sim_optimizer_t optimizer;

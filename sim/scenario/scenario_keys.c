@@ -248,7 +248,6 @@ static const sim_key_t keys[] = {
     REAL("model", hidden_dropout, "0.1", "dropout of hidden states"),
     BOOL("model", attention_softmax_in_fp32, "false", "softmax in fp32 where it is not fused"),
     BOOL("model", apply_query_key_layer_scaling, "false", "scale Q*K by 1/layer number; turns attention_softmax_in_fp32 on"),
-    BOOL("model", apply_residual_connection_post_layernorm, "false", "residual taken after the norm"),
     BOOL("model", multi_latent_attention, "false", "keys and values (and queries) go through a low-rank projection"),
     COUNT("model", q_lora_rank, "0", 0, MAX_WIDTH, NULL, "queries are not compressed", "multi-latent attention: width of the compressed queries"),
     COUNT("model", kv_lora_rank, "32", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: width of the compressed keys and values"),
@@ -336,7 +335,6 @@ static const sim_key_t keys[] = {
     COUNT("precision", num_layers_at_start_in_bf16, "1", 0, MAX_LAYERS, "layers", NULL, "layers at the start that first_last_layers_bf16 means"),
     COUNT("precision", num_layers_at_end_in_bf16, "1", 0, MAX_LAYERS, "layers", NULL, "layers at the end that first_last_layers_bf16 means"),
     BOOL("precision", accumulate_allreduce_grads_in_fp32, "true", "gradients in fp32; default true with bf16 and main_grads_dtype fp32, else false"),
-    BOOL("precision", fp32_residual_connection, "false", "residual stream in fp32"),
 
     /* [recompute] */
     CHOICE("recompute", recompute_granularity, "none", granularities, "what the backward pass computes again"),
@@ -345,7 +343,6 @@ static const sim_key_t keys[] = {
     { .section = "recompute", .name = "recompute_modules", .type = SIM_KEY_SET, .offset = FIELD(recompute_modules),
       .text = "core_attn", .choices = modules, .doc = "modules that selective recompute computes again" },
     BOOL("recompute", distribute_saved_activations, "false", "full recompute: saved layer inputs are split over tensor parallel ranks"),
-    COUNT("recompute", num_microbatches_with_partial_activation_checkpoints, "0", 0, MAX_BATCH, "micro-batches", "off", "full recompute: micro-batches in flight that keep everything"),
 
     /* [optimizer] */
     CHOICE("optimizer", optimizer, "adam", optimizers, "optimizer"),
@@ -452,6 +449,9 @@ static const sim_key_refused_t refused[] = {
     { "overlap_moe_expert_parallel_comm", "false", NULL },
     { "delay_wgrad_compute", "false", NULL },
     { "experimental_attention_variant", "none", NULL },
+    { "apply_residual_connection_post_layernorm", "false", NULL },
+    { "fp32_residual_connection", "false", NULL },
+    { "num_microbatches_with_partial_activation_checkpoints", "none 0", "no training script of Megatron-LM uses it" },
     { "fp8_dot_product_attention", "false", NULL },
     { "fp8_multi_head_attention", "false", NULL },
     { "fp8_output_proj", "false", NULL },
