@@ -214,7 +214,8 @@ static const sim_tensor_t border_tensors[SIM_N_SLOTS_FIXED] = {
 
 static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
 {
-    return sim_player_alloc(p, &border_tensors[slot], p->dims.hidden_bytes, 0,
+    uint64_t bytes = slot == SIM_SLOT_INPUT ? c->chunk.in_bytes : c->chunk.out_bytes;
+    return sim_player_alloc(p, &border_tensors[slot], bytes, 0,
                             &slots_of(c, microbatch)[slot]);
 }
 

@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/model/ends.h"
+#include "sim/model/mtp.h"
 #include "sim/model/transformer_layer.h"
 
 #include <stdlib.h>
@@ -17,7 +18,11 @@ typedef struct {
     sim_embedding_save_t embedding;
     sim_layer_save_t *layers; /* one a layer */
     sim_ref_t *group_in;      /* full recompute: input of each checkpointed group */
-    sim_loss_save_t loss;
+    sim_final_norm_save_t norm;
+    sim_mtp_save_t mtp;
+    sim_loss_save_t *losses; /* of the decoder, then of each depth of multi-token prediction */
+    uint32_t n_losses;
+    uint64_t in_bytes, out_bytes;
 } work_t;
 
 /* Full recompute splits the chunk's layers into groups (transformer_block.py,
@@ -110,6 +115,14 @@ static sim_ref_t layers_backward(work_t *w, sim_ref_t g)
     return g;
 }
 
+/* Each depth of multi-token prediction has its loss first; they read parts of one tensor. */
+static void losses_forward(work_t *w, sim_ref_t states)
+{
+    for (uint32_t i = 1; i < w->n_losses; i++)
+        sim_loss_forward(&w->m, &w->losses[i], sim_keep(w->m.b, states));
+    sim_loss_forward(&w->m, &w->losses[0], states);
+}
+
 static void build_forward(work_t *w, sim_tape_t *tape)
 {
     sim_builder_t *b = w->m.b;
@@ -118,13 +131,18 @@ static void build_forward(work_t *w, sim_tape_t *tape)
     sim_batch_load(&w->m, &batch, w->place);
     sim_ref_t x = w->place->has_embedding
                       ? sim_embedding_forward(&w->m, &w->embedding, &batch)
-                      : sim_given(b, SIM_SLOT_INPUT, "stage_input", w->m.d->hidden_bytes);
+                      : sim_given(b, SIM_SLOT_INPUT, "stage_input", w->in_bytes);
     x = layers_forward(w, x);
+    bool has_norm = sim_params_has_final_norm(w->m.s, w->place);
+    if (has_norm)
+        x = sim_final_norm_forward(&w->m, &w->norm, x);
+    if (w->mtp.n > 0)
+        x = sim_mtp_forward(&w->m, &w->mtp, x);
     if (w->place->has_loss) {
-        sim_loss_forward(&w->m, &w->loss, x);
+        losses_forward(w, x);
     } else {
-        if (w->place->n_layers == 0) { /* nothing made a tensor that could be sent */
-            sim_ref_t copy = sim_new(b, "stage_output", w->m.d->hidden_bytes);
+        if (w->place->n_layers == 0 && w->mtp.n == 0) { /* nothing made a tensor to send */
+            sim_ref_t copy = sim_new(b, "stage_output", w->out_bytes);
             sim_drop(b, x);
             x = copy;
         }
@@ -133,27 +151,89 @@ static void build_forward(work_t *w, sim_tape_t *tape)
     sim_batch_drop(&w->m, &batch);
 }
 
+/* Gradients of a weight that is used several times in a chunk: the first waits, the others are
+ * added to it. */
+static void add_pending(work_t *w, sim_ref_t *pending_p, sim_ref_t grad)
+{
+    if (*pending_p == SIM_REF_NONE)
+        *pending_p = grad;
+    else
+        sim_drop(w->m.b, grad);
+}
+
+/* Returns the gradient of the states that the losses read. */
+static sim_ref_t losses_backward(work_t *w, sim_ref_t *pending_p)
+{
+    sim_ref_t first = sim_loss_backward(&w->m, &w->losses[0], pending_p);
+    if (w->n_losses == 1)
+        return first;
+    sim_ref_t *grads = base_xcalloc(w->n_losses, sizeof(*grads)), weight_grad;
+    grads[0] = first;
+    for (uint32_t i = w->n_losses; i-- > 1;) {
+        grads[i] = sim_loss_backward(&w->m, &w->losses[i], &weight_grad);
+        add_pending(w, pending_p, weight_grad);
+    }
+    w->m.b->module = SIM_MOD_MTP;
+    sim_ref_t all = sim_new(w->m.b, "d_mtp_states", w->n_losses * w->m.d->hidden_bytes);
+    for (uint32_t i = 0; i < w->n_losses; i++)
+        sim_drop(w->m.b, grads[i]);
+    free(grads);
+    return all;
+}
+
+/* `pending` is the output layer's gradient where its weight is the embedding's. */
+static sim_ref_t mtp_backward(work_t *w, sim_ref_t g, sim_ref_t *pending_p)
+{
+    sim_ref_t embedding_grad;
+    bool waits = w->place->has_embedding && *pending_p == SIM_REF_NONE;
+    g = sim_mtp_backward(&w->m, &w->mtp, g, waits, &embedding_grad);
+    add_pending(w, pending_p, embedding_grad);
+    return g;
+}
+
 static void build_backward(work_t *w, sim_tape_t *tape)
 {
     sim_builder_t *b = w->m.b;
-    bool tied = !w->m.s->untie_embeddings_and_output_weights && w->place->has_embedding;
+    bool tied =
+        !w->m.s->untie_embeddings_and_output_weights && (w->place->has_embedding || w->mtp.n > 0);
     sim_builder_begin(b, tape, false);
-    sim_ref_t tied_grad = SIM_REF_NONE, g;
+    sim_ref_t pending = SIM_REF_NONE, g;
     if (w->place->has_loss)
-        g = sim_loss_backward(&w->m, &w->loss, tied, &tied_grad);
+        g = losses_backward(w, &pending);
     else
-        g = sim_given(b, SIM_SLOT_OUTPUT_GRAD, "output_grad", w->m.d->hidden_bytes);
+        g = sim_given(b, SIM_SLOT_OUTPUT_GRAD, "output_grad", w->out_bytes);
+    if (!tied) {
+        sim_drop(b, pending);
+        pending = SIM_REF_NONE;
+    }
+    if (w->mtp.n > 0)
+        g = mtp_backward(w, g, &pending);
+    if (sim_params_has_final_norm(w->m.s, w->place))
+        g = sim_final_norm_backward(&w->m, &w->norm, g);
     g = layers_backward(w, g);
     if (w->place->has_embedding) {
-        sim_embedding_backward(&w->m, &w->embedding, g, tied_grad);
+        sim_drop(b, sim_embedding_backward(&w->m, &w->embedding, g));
+        sim_drop(b, pending);
         return;
     }
-    if (w->place->n_layers == 0 && !w->place->has_loss) {
-        sim_ref_t copy = sim_new(b, "input_grad", w->m.d->hidden_bytes);
+    sim_drop(b, pending);
+    if (w->place->n_layers == 0 && w->mtp.n == 0 && !w->place->has_loss) {
+        sim_ref_t copy = sim_new(b, "input_grad", w->in_bytes);
         sim_drop(b, g);
         g = copy;
     }
     sim_leave(b, g, SIM_SLOT_INPUT_GRAD);
+}
+
+/* From multi-token prediction on, the states of all depths go from stage to stage. */
+static void set_borders(work_t *w)
+{
+    const sim_scenario_t *s = w->m.s;
+    bool all_out = s->stages.mtp_standalone && (w->place->n_mtp_layers > 0 || w->place->has_loss);
+    bool all_in = s->stages.mtp_standalone && w->place->has_loss;
+    uint64_t all = (1 + s->mtp_num_layers) * w->m.d->hidden_bytes;
+    w->in_bytes = all_in ? all : w->m.d->hidden_bytes;
+    w->out_bytes = all_out ? all : w->m.d->hidden_bytes;
 }
 
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
@@ -166,7 +246,12 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     work_t w = { .m = { .b = &b, .s = scenario, .d = dims, .tp_rank = tp_rank },
                  .place = place,
                  .layers = base_xcalloc(place->n_layers, sizeof(*w.layers)),
-                 .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)) };
+                 .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)),
+                 .n_losses = 1 + (uint32_t)scenario->mtp_num_layers };
+    w.losses = base_xcalloc(w.n_losses, sizeof(*w.losses));
+    sim_mtp_init(&w.mtp, place->n_mtp_layers,
+                 scenario->num_experts > 0 && scenario->layer_is_moe[scenario->num_layers - 1]);
+    set_borders(&w);
     for (uint32_t i = 0; i < place->n_layers; i++)
         w.layers[i].is_moe =
             scenario->num_experts > 0 && scenario->layer_is_moe[place->first_layer + i];
@@ -179,6 +264,10 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     for (uint32_t i = 0; i < b.n_built; i++)
         chunk->tensors[i] = b.built[i].tensor;
     sim_builder_fini(&b);
+    chunk->in_bytes = w.in_bytes;
+    chunk->out_bytes = w.out_bytes;
+    sim_mtp_fini(&w.mtp);
+    free(w.losses);
     free(w.layers);
     free(w.group_in);
 }

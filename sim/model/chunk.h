@@ -13,6 +13,7 @@ typedef struct {
     sim_tensor_t *tensors; /* what sim_op_t.tensor of both tapes indexes; owned */
     uint32_t n_tensors;
     uint32_t n_slots;
+    uint64_t in_bytes, out_bytes; /* hidden states that come from and go to other stages */
 } sim_chunk_t;
 
 /* Build both tapes of the rank at `tp_rank` of its tensor-parallel group. Persistent buffers are

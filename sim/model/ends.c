@@ -12,10 +12,11 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
     const sim_dims_t *d = m->d;
     uint64_t samples = d->tokens; /* s * b / cp */
     *batch = (sim_batch_t){ SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
-    if (!chunk->has_embedding && !chunk->has_loss)
+    bool has_tokens = chunk->has_embedding || chunk->n_mtp_layers > 0;
+    if (!has_tokens && !chunk->has_loss)
         return;
     m->b->module = SIM_MOD_DATA;
-    if (chunk->has_embedding)
+    if (has_tokens)
         batch->tokens = sim_new_as(m->b, SIM_CAT_DATA, "tokens", INDEX_BYTES * samples);
     if (chunk->has_loss) {
         batch->labels = sim_new_as(m->b, SIM_CAT_DATA, "labels", INDEX_BYTES * samples);
@@ -24,7 +25,7 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
     if (m->s->create_attention_mask_in_dataloader)
         batch->attention_mask =
             sim_new_as(m->b, SIM_CAT_DATA, "attention_mask", d->b * d->s * d->s / d->cp);
-    if (chunk->has_embedding)
+    if (has_tokens)
         batch->position_ids = sim_new_as(m->b, SIM_CAT_DATA, "position_ids", INDEX_BYTES * samples);
 }
 
@@ -83,8 +84,7 @@ sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
     return out;
 }
 
-void sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_t d_out,
-                            sim_ref_t tied_grad)
+sim_ref_t sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_t d_out)
 {
     const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_EMBEDDING;
@@ -106,8 +106,7 @@ void sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_
     sim_ref_t weight_grad = sim_new(m->b, "embedding_weight_grad", d->vocab_tp * d->h * d->e);
     sim_drop(m->b, g);
     sim_drop(m->b, save->indices);
-    sim_drop(m->b, weight_grad);
-    sim_drop(m->b, tied_grad);
+    return weight_grad;
 }
 
 /* Megatron's vocabulary-parallel cross entropy: the logits (which the caller still references) are
@@ -147,13 +146,19 @@ static void cross_entropy_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref
     sim_drop(m->b, logits);
 }
 
-void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t x)
+sim_ref_t sim_final_norm_forward(sim_model_t *m, sim_final_norm_save_t *save, sim_ref_t x)
 {
-    const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_FINAL_NORM;
     save->x = x;
-    save->ln_out = sim_new(m->b, "ln_out", d->hidden_bytes);
-    save->stat = sim_new(m->b, "norm_stat", d->norm_stat_bytes);
+    sim_ref_t ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
+    save->stat = sim_new(m->b, "norm_stat", m->d->norm_stat_bytes);
+    return ln_out;
+}
+
+void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out)
+{
+    const sim_dims_t *d = m->d;
+    save->ln_out = ln_out;
     m->b->module = SIM_MOD_OUTPUT;
     if (d->sp)
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
@@ -190,8 +195,7 @@ static sim_ref_t cross_entropy_backward(sim_model_t *m, sim_loss_save_t *save)
     return grad;
 }
 
-sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
-                            sim_ref_t *tied_grad_p)
+sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *weight_grad_p)
 {
     const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_LOSS;
@@ -211,9 +215,7 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
     bool defers_all = defers && (m->s->wgrad_deferral_limit == 0 ||
                                  m->s->wgrad_deferral_limit >= m->s->n_microbatches);
     sim_ref_t wgrad = defers_all ? SIM_REF_NONE : sim_weight_grad(m, d->vocab_tp, d->h);
-    *tied_grad_p = SIM_REF_NONE;
-    if (tied)
-        *tied_grad_p = wgrad;
+    *weight_grad_p = wgrad;
     if (defers) {
         sim_defer(m->b, save->ln_out);
         sim_defer(m->b, d_logits);
@@ -221,10 +223,13 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
         sim_drop(m->b, save->ln_out);
         sim_drop(m->b, d_logits);
     }
-    if (!tied)
-        sim_drop(m->b, wgrad);
+    return g;
+}
+
+sim_ref_t sim_final_norm_backward(sim_model_t *m, sim_final_norm_save_t *save, sim_ref_t g)
+{
     m->b->module = SIM_MOD_FINAL_NORM;
-    sim_ref_t dx = sim_new(m->b, "d_x", d->hidden_bytes);
+    sim_ref_t dx = sim_new(m->b, "d_x", m->d->hidden_bytes);
     sim_drop(m->b, g);
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->stat);

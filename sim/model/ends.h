@@ -24,24 +24,31 @@ typedef struct {
 sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
                                 const sim_batch_t *batch);
 
-/* Takes the output's gradient. `tied_grad` is the output layer's contribution to a shared weight
- * (SIM_REF_NONE without one); it is taken over. */
-void sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_t d_out,
-                            sim_ref_t tied_grad);
+/* Takes the output's gradient. Returns the weight's, which the caller drops when it has been added
+ * to the main gradient: at once, unless the weight is used elsewhere in the chunk too. */
+sim_ref_t sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim_ref_t d_out);
 
 typedef struct {
-    sim_ref_t x, stat; /* final norm */
+    sim_ref_t x, stat;
+} sim_final_norm_save_t;
+
+/* The norm after the last layer. Takes the layer's output; returns its own. */
+sim_ref_t sim_final_norm_forward(sim_model_t *m, sim_final_norm_save_t *save, sim_ref_t x);
+
+/* Takes the output's gradient; returns the input's. */
+sim_ref_t sim_final_norm_backward(sim_model_t *m, sim_final_norm_save_t *save, sim_ref_t g);
+
+typedef struct {
     sim_ref_t ln_out;  /* input of the output layer */
     sim_ref_t softmax; /* or the gradient, where the loss writes it over the logits */
     sim_ref_t target_mask, masked_target;
 } sim_loss_save_t;
 
-/* Final norm, logits and loss. Takes the last layer's output. */
-void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t x);
+/* Logits and loss. Takes one reference of the final norm's output. */
+void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out);
 
-/* Returns the gradient of the last layer's output. With `tied` (weights shared with an embedding in
- * the same chunk) the weight gradient waits in *tied_grad_p for the embedding's. */
-sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, bool tied,
-                            sim_ref_t *tied_grad_p);
+/* Returns the gradient of the final norm's output, and in *weight_grad_p the weight's as
+ * sim_embedding_backward() does. */
+sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *weight_grad_p);
 
 #endif

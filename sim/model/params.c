@@ -193,8 +193,7 @@ static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uin
     add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
 }
 
-/* With multi-token prediction on a stage of its own the norm stays with the last decoder layer. */
-static bool has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
+bool sim_params_has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
 {
     if (!s->stages.mtp_standalone)
         return chunk->has_loss;
@@ -223,7 +222,7 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
         add_layer(&l, s, d, s->num_experts > 0 && s->layer_is_moe[l.layer]);
     }
     l.layer = SIM_NO_LAYER;
-    if (has_final_norm(s, chunk)) {
+    if (sim_params_has_final_norm(s, chunk)) {
         l.module = SIM_MOD_FINAL_NORM;
         add_norm(&l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
     }

@@ -46,6 +46,10 @@ typedef struct {
     uint64_t n_elements; /* sum */
 } sim_params_t;
 
+/* The chunk has the norm after the last decoder layer: it stands before the loss, or with the last
+ * layer where multi-token prediction has a stage of its own. */
+bool sim_params_has_final_norm(const sim_scenario_t *scenario, const topo_chunk_t *chunk);
+
 /* Parameters of `chunk` (pipeline size pp tells whether tied weights need a copy). */
 void sim_params_init(sim_params_t *params, const sim_scenario_t *scenario, const sim_dims_t *dims,
                      const topo_chunk_t *chunk);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Multi-token prediction: after the decoder, each depth joins the hidden states with the embedding
+ * of the next token and runs one more layer; all depths use the output layer. Sources: Megatron-LM
+ * (mcore 0.20) transformer/multi_token_prediction.py, models/gpt/gpt_model.py. */
+#ifndef SIM_MODEL_MTP_H
+#define SIM_MODEL_MTP_H
+
+#include "sim/model/ends.h"
+#include "sim/model/transformer_layer.h"
+
+typedef struct {
+    sim_ref_t tokens, position_ids; /* moved by one; alive until the block returns */
+    sim_embedding_save_t embedding;
+    sim_ref_t checkpoint[2]; /* full recompute: hidden states and embedding */
+    sim_norm_save_t enorm, hnorm;
+    sim_ref_t eh_x; /* both norms' outputs side by side */
+    sim_layer_save_t layer;
+    sim_norm_save_t norm;
+} sim_mtp_depth_t;
+
+typedef struct {
+    sim_mtp_depth_t *depths; /* n of them; owned */
+    uint32_t n;
+} sim_mtp_save_t;
+
+/* `n` depths whose layers have experts or not. */
+void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe);
+void sim_mtp_fini(sim_mtp_save_t *save);
+
+/* Takes one reference of `hidden`, the final norm's output; returns one tensor with it and the
+ * output of each depth, (1 + n) times as large. */
+sim_ref_t sim_mtp_forward(sim_model_t *m, sim_mtp_save_t *save, sim_ref_t hidden);
+
+/* Takes the gradient of that tensor; returns that of the final norm's output. The word embedding's
+ * gradient waits in *embedding_grad_p where `waits`, else it is gone. */
+sim_ref_t sim_mtp_backward(sim_model_t *m, sim_mtp_save_t *save, sim_ref_t d_out, bool waits,
+                           sim_ref_t *embedding_grad_p);
+
+#endif
