@@ -78,7 +78,8 @@ void sim_pickle_put_int(sim_pickle_writer_t *w, int64_t value)
         put_le(w, (uint64_t)value, 4);
     } else {
         unsigned n = 5; /* LONG1: two's complement in the fewest bytes, as Python writes it */
-        while (n < 8 && value >> (8 * n - 1) != (value < 0 ? -1 : 0))
+        uint64_t magnitude = (uint64_t)(value < 0 ? ~value : value);
+        while (n < 8 && magnitude >> (8 * n - 1) != 0)
             n++;
         put(w, 0x8a);
         put(w, (int)n);

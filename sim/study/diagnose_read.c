@@ -34,7 +34,7 @@ static diag_record_t *add_record(reader_t *r, diag_kind_t kind, bool is_failure)
         log->n_dropped++;
         return NULL;
     }
-    if (log->n_records == r->cap_records) {
+    if (log->records == NULL || log->n_records == r->cap_records) {
         r->cap_records = 2 * r->cap_records + 16;
         log->records = base_xrealloc(log->records, r->cap_records, sizeof(*log->records));
     }

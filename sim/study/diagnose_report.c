@@ -274,7 +274,7 @@ bool diag_print_json(const diag_log_t *log, const diag_result_t *res, FILE *out)
     json_object_set_new(o, "missing", texts_json(&res->missing));
     json_object_set_new(o, "lines", json_integer((json_int_t)log->n_lines));
     json_object_set_new(o, "n_records",
-                        json_integer((json_int_t)(log->n_records + log->n_dropped)));
+                        json_integer((json_int_t)log->n_records + (json_int_t)log->n_dropped));
     for (size_t i = 0; i < log->n_records && i < MAX_LISTED; i++)
         json_array_append_new(records, record_json(&log->records[i]));
     json_object_set_new(o, "records", records);

@@ -356,7 +356,7 @@ static base_status_t add_event(builder_t *b, size_t i, base_err_t *err)
 {
     const sim_snapshot_event_t *e = &b->events[i];
     place_t *p;
-    uint32_t block;
+    uint32_t block = 0;
     base_status_t status;
     switch ((sim_trace_action_t)e->action) {
     case SIM_TRACE_ALLOC:
