@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (size_t device = 0; device <= snap->n_traces; device++) {
         sim_recording_t rec;
-        if (sim_recording_init(&rec, snap, device, &err) != BASE_OK)
+        if (sim_recording_init(&rec, snap, device, SIM_RECORDING_START_AS_RECORDED, &err) !=
+            BASE_OK)
             continue;
         base_diag_t limits;
         base_diag_init(&limits);

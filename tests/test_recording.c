@@ -70,7 +70,8 @@ static void recorded_runs_end_in_the_recorded_layout(void)
         base_err_t err = { 0 };
         path = data_path(name);
         CU_ASSERT_EQUAL_FATAL(sim_snapshot_read(path, &snap, &err), BASE_OK);
-        CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, snap, 0, &err), BASE_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            sim_recording_init(&rec, snap, 0, SIM_RECORDING_START_AS_RECORDED, &err), BASE_OK);
         sim_device_config_t config = { .total_bytes = total,
                                        .usable_bytes = usable,
                                        .addresses = SIM_ADDRESSES_BUMP };
@@ -99,41 +100,52 @@ static void recorded_runs_end_in_the_recorded_layout(void)
     CU_ASSERT_EQUAL(n_rows, 12);
 }
 
-/* The newest half of the events, as if the ring had been full: the end is the same bytes. */
+/* Whatever the ring has dropped: the blocks and the free memory at the end are as recorded. Blocks
+ * are compared by size, in order; addresses depend on what came before. */
+static size_t layouts_differ(const sim_snapshot_t *snap, size_t cut)
+{
+    static const sim_device_config_t config = { .total_bytes = UINT64_C(80) << 30,
+                                                .usable_bytes = UINT64_C(80) << 30 };
+    sim_snapshot_trace_t trace = snap->traces[0];
+    sim_snapshot_t rest = *snap;
+    rest.traces = &trace;
+    trace.first += cut;
+    trace.n -= cut;
+    sim_recording_t rec;
+    base_err_t err = { 0 };
+    sim_replay_result_t r;
+    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &rest, 0, SIM_RECORDING_START_AS_RECORDED, &err),
+                          BASE_OK);
+    CU_ASSERT_EQUAL(rec.n_inconsistent, 0);
+    sim_device_config_t device = config;
+    if (rec.usable_bytes > 0)
+        device.usable_bytes = rec.usable_bytes;
+    CU_ASSERT_EQUAL(sim_replay_run(rec.trace, snap->conf, &device, &r, &err), BASE_OK);
+    bool differs = r.end_reserved_bytes != rec.end_reserved_bytes ||
+                   r.end_allocated_bytes != rec.end_allocated_bytes ||
+                   r.peak_reserved_bytes != rec.peak_reserved_bytes || r.n_ooms > 0;
+    sim_recording_fini(&rec);
+    return differs;
+}
+
 static void a_history_cut_off_at_the_start_is_completed(void)
 {
-    static const char *const names[] = { "edge_coalesce_large.p2.pickle", "edge_events.p3.pickle",
-                                         "edge_exp_grow.p4.pickle", "edge_retry_split.p2.pickle",
-                                         "edge_maxsplit.p4.pickle" };
+    static const char *const names[] = {
+        "edge_coalesce_large.p2.pickle", "edge_events.p3.pickle",         "edge_exp_grow.p4.pickle",
+        "edge_exp_streams.p3.pickle",    "edge_exp_hole_small.p2.pickle", "edge_retry.p5.pickle",
+        "edge_retry_split.p2.pickle",    "edge_maxsplit.p4.pickle",       "edge_roundup.p5.pickle",
+    };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char *path = data_path(names[i]);
         sim_snapshot_t *snap = NULL;
         base_err_t err = { 0 };
         CU_ASSERT_EQUAL_FATAL(sim_snapshot_read(path, &snap, &err), BASE_OK);
         free(path);
-        for (size_t cut = 0; cut < snap->traces[0].n; cut++) {
-            sim_snapshot_trace_t whole = snap->traces[0];
-            snap->traces[0].first += cut;
-            snap->traces[0].n -= cut;
-            sim_recording_t rec;
-            CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, snap, 0, &err), BASE_OK);
-            CU_ASSERT_EQUAL(rec.n_inconsistent, 0);
-            sim_device_config_t config = { .total_bytes = UINT64_C(80) << 30,
-                                           .usable_bytes = UINT64_C(80) << 30 };
-            sim_replay_result_t result;
-            CU_ASSERT_EQUAL(sim_replay_run(rec.trace, snap->conf, &config, &result, &err), BASE_OK);
-            uint64_t requested = 0, active = 0;
-            for (size_t k = 0; k < snap->n_blocks; k++)
-                if (snap->blocks[k].state == SIM_SNAPSHOT_ALLOCATED) {
-                    requested += snap->blocks[k].requested_bytes;
-                    active += snap->blocks[k].bytes;
-                }
-            CU_ASSERT_EQUAL(rec.end_allocated_bytes, active);
-            CU_ASSERT_TRUE(result.end_allocated_bytes >= requested);
-            CU_ASSERT_TRUE(result.end_allocated_bytes <= active + (UINT64_C(16) << 20));
-            sim_recording_fini(&rec);
-            snap->traces[0] = whole;
-        }
+        size_t n_different = 0;
+        for (size_t cut = 0; cut < snap->traces[0].n; cut++)
+            n_different += layouts_differ(snap, cut);
+        printf("# %s: %zu of %zu cuts differ\n", names[i], n_different, snap->traces[0].n);
+        CU_ASSERT_EQUAL(n_different, 0);
         sim_snapshot_destroy(snap);
     }
 }
@@ -157,7 +169,8 @@ static void a_failed_request_tells_what_the_device_had(void)
     };
     sim_recording_t rec;
     base_err_t err = { 0 };
-    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, &err), BASE_OK);
+    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, SIM_RECORDING_START_AS_RECORDED, &err),
+                          BASE_OK);
     CU_ASSERT_TRUE(rec.is_usable_exact);
     CU_ASSERT_EQUAL(rec.usable_bytes, config.usable_bytes);
     CU_ASSERT_EQUAL(rec.n_ooms, 1);
@@ -199,12 +212,14 @@ static void private_pools_are_left_out(void)
                             .n_traces = 1 };
     sim_recording_t rec;
     base_err_t err = { 0 };
-    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, &err), BASE_OK);
+    CU_ASSERT_EQUAL_FATAL(sim_recording_init(&rec, &snap, 0, SIM_RECORDING_START_AS_RECORDED, &err),
+                          BASE_OK);
     CU_ASSERT_EQUAL(rec.n_private_events, 3);
     CU_ASSERT_EQUAL(rec.private_bytes, 2 << 20);
     CU_ASSERT_EQUAL(rec.trace->n_calls, 0);
     sim_recording_fini(&rec);
-    CU_ASSERT_EQUAL(sim_recording_init(&rec, &snap, 1, &err), BASE_ERR_INVAL);
+    CU_ASSERT_EQUAL(sim_recording_init(&rec, &snap, 1, SIM_RECORDING_START_AS_RECORDED, &err),
+                    BASE_ERR_INVAL);
 }
 
 static CU_TestInfo tests[] = {

@@ -173,61 +173,84 @@ static int report(const replay_options_t *o, const sim_replay_report_t *rows,
     return code;
 }
 
-/* `of` is NULL for a text trace. */
-static int play(const replay_options_t *o, const char *name, const sim_trace_t *trace,
-                const sim_device_config_t *device, sim_recording_report_t *of)
+static int play_row(const char *name, const sim_trace_t *trace, const sim_device_config_t *device,
+                    sim_replay_row_t *row)
 {
-    size_t n;
-    char **confs = list_confs(o, of != NULL ? of->snapshot : NULL, &n);
-    sim_replay_row_t *rows = base_xcalloc(n, sizeof(*rows));
+    base_err_t err;
+    if (sim_replay_run(trace, row->conf, device, &row->result, &err) == BASE_OK)
+        return row->result.n_ooms > 0 ? 3 : 0;
+    base_log(BASE_LOG_ERROR, "%s: settings \"%.200s\": %s", name, row->conf, err.text);
+    return 2;
+}
+
+/* A text trace: `of` and `exact` are NULL. A snapshot whose history begins in the middle: `exact`
+ * is the trace that begins with the recorded layout, and makes a row of its own. */
+static int play(const replay_options_t *o, const char *name, const sim_trace_t *trace,
+                const sim_device_config_t *device, sim_recording_report_t *of,
+                const sim_trace_t *exact)
+{
+    size_t n_confs, n = 0;
+    char **confs = list_confs(o, of != NULL ? of->snapshot : NULL, &n_confs);
+    sim_replay_row_t *rows = base_xcalloc(n_confs + 1, sizeof(*rows));
     int code = 0;
-    for (size_t i = 0; i < n && code != 2; i++) {
-        base_err_t err;
-        rows[i].conf = confs[i];
-        if (sim_replay_run(trace, rows[i].conf, device, &rows[i].result, &err) != BASE_OK) {
-            base_log(BASE_LOG_ERROR, "%s: settings \"%.200s\": %s", name, rows[i].conf, err.text);
-            code = 2;
-        } else if (rows[i].result.n_ooms > 0 && of == NULL) {
-            code = 3;
-        }
+    if (exact != NULL) {
+        rows[n] = (sim_replay_row_t){ .conf = confs[0], .note = "start as recorded" };
+        code = play_row(name, exact, device, &rows[n++]);
+    }
+    for (size_t i = 0; i < n_confs && code != 2; i++) {
+        rows[n].conf = confs[i];
+        int row_code = play_row(name, trace, device, &rows[n++]);
+        /* 2 ends the loop; a snapshot is played to see whether the last settings do better. */
+        if (of != NULL || row_code > code)
+            code = row_code;
     }
     if (code != 2) {
         sim_replay_report_t all = { name, trace, *device, rows, n };
-        if (of != NULL) {
+        if (of != NULL)
             of->played = &rows[0].result;
-            code = rows[n - 1].result.n_ooms > 0 ? 3 : 0;
-        }
         int report_code = report(o, &all, of);
         code = report_code != 0 ? report_code : code;
     }
     free(rows);
-    free_confs(confs, n);
+    free_confs(confs, n_confs);
     return code;
 }
 
-static int play_snapshot(const replay_options_t *o, const char *name, const sim_snapshot_t *snap,
-                         sim_device_config_t device)
+static int play_device(const replay_options_t *o, const char *name, const sim_snapshot_t *snap,
+                       size_t index, sim_device_config_t device)
 {
-    uint64_t index = 0;
-    while (o->device == NULL && index + 1 < snap->n_traces && snap->traces[index].n == 0)
-        index++;
-    if (o->device != NULL && !base_u64_parse(o->device, &index)) {
-        base_log(BASE_LOG_ERROR, "replay: --device %.60s: not a number", o->device);
-        return 2;
-    }
-    sim_recording_t rec;
+    sim_recording_t rec, exact = { 0 };
     base_err_t err;
-    if (sim_recording_init(&rec, snap, (size_t)index, &err) != BASE_OK) {
+    base_status_t status = sim_recording_init(&rec, snap, index, SIM_RECORDING_START_BLOCKS, &err);
+    bool is_cut = status == BASE_OK && (rec.n_before > 0 || rec.start_reserved_bytes > 0);
+    if (is_cut)
+        status = sim_recording_init(&exact, snap, index, SIM_RECORDING_START_AS_RECORDED, &err);
+    if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s: %s", name, err.text);
+        if (is_cut)
+            sim_recording_fini(&rec);
         return 2;
     }
     if (o->capacity == NULL && o->usable == NULL && rec.usable_bytes > 0 &&
         rec.usable_bytes < device.usable_bytes)
         device.usable_bytes = rec.usable_bytes;
-    sim_recording_report_t of = { .recording = &rec, .snapshot = snap, .device = (size_t)index };
-    int code = play(o, name, rec.trace, &device, &of);
+    sim_recording_report_t of = { .recording = &rec, .snapshot = snap, .device = index };
+    int code = play(o, name, rec.trace, &device, &of, exact.trace);
     sim_recording_fini(&rec);
+    sim_recording_fini(&exact);
     return code;
+}
+
+static int play_snapshot(const replay_options_t *o, const char *name, const sim_snapshot_t *snap,
+                         const sim_device_config_t *device)
+{
+    uint64_t index = 0;
+    while (o->device == NULL && index + 1 < snap->n_traces && snap->traces[index].n == 0)
+        index++;
+    if (o->device == NULL || base_u64_parse(o->device, &index))
+        return play_device(o, name, snap, (size_t)index, *device);
+    base_log(BASE_LOG_ERROR, "replay: --device %.60s: not a number", o->device);
+    return 2;
 }
 
 static int play_text(const replay_options_t *o, const char *name, const char *text, size_t len,
@@ -241,7 +264,7 @@ static int play_text(const replay_options_t *o, const char *name, const char *te
     base_diag_fini(&diag);
     if (status != BASE_OK)
         return 2;
-    int code = play(o, name, trace, device, NULL);
+    int code = play(o, name, trace, device, NULL, NULL);
     sim_trace_destroy(trace);
     return code;
 }
@@ -261,7 +284,7 @@ static int play_stdin(const replay_options_t *o, const sim_device_config_t *devi
     if (!sim_pickle_detect(text, len)) {
         code = play_text(o, "stdin", text, len, device);
     } else if (sim_snapshot_parse(text, len, &snap, &err) == BASE_OK) {
-        code = play_snapshot(o, "stdin", snap, *device);
+        code = play_snapshot(o, "stdin", snap, device);
         sim_snapshot_destroy(snap);
     } else {
         base_log(BASE_LOG_ERROR, "stdin: %s", err.text);
@@ -291,7 +314,7 @@ static int play_file(const replay_options_t *o, const char *path, const sim_devi
             base_log(BASE_LOG_ERROR, "%s", err.text);
             return 2;
         }
-        code = play_snapshot(o, path, snap, *device);
+        code = play_snapshot(o, path, snap, device);
         sim_snapshot_destroy(snap);
         return code;
     }
@@ -303,7 +326,7 @@ static int play_file(const replay_options_t *o, const char *path, const sim_devi
     base_diag_fini(&diag);
     if (status != BASE_OK)
         return 2;
-    code = play(o, path, trace, device, NULL);
+    code = play(o, path, trace, device, NULL, NULL);
     sim_trace_destroy(trace);
     return code;
 }

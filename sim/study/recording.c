@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/memory/alloc_conf.h"
+#include "sim/study/recording_start.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,18 +26,13 @@ typedef struct {
 } place_t;
 
 typedef struct {
-    uint64_t addr, bytes, stream;
-    bool is_waiting; /* was freed before the trace, and waits for another stream */
-} before_t;
-
-typedef struct {
     sim_recording_t *rec;
     const sim_snapshot_t *snap;
     const sim_snapshot_event_t *events; /* of the device */
     size_t n, device;
     place_t *places; /* by address, open addressing, never deleted from */
     size_t n_places, cap_places;
-    before_t *before;
+    sim_before_t *before;
     size_t n_before, cap_before;
     uint64_t (*private_ranges)[2]; /* begin, end; ascending */
     size_t n_private;
@@ -100,8 +96,9 @@ static void find_private_ranges(builder_t *b)
 
 /* Older files do not say of an event which pool it is of; its address tells while the segment is
  * still there. */
-static bool is_private(const builder_t *b, const sim_snapshot_event_t *e)
+static bool is_private(const void *arg, const sim_snapshot_event_t *e)
 {
+    const builder_t *b = arg;
     if (e->is_private || e->action == SIM_TRACE_OOM)
         return e->is_private;
     size_t low = 0, high = b->n_private;
@@ -122,7 +119,7 @@ static void add_before(builder_t *b, uint64_t addr, uint64_t bytes, uint64_t str
         b->cap_before = 2 * b->cap_before + 64;
         b->before = base_xrealloc(b->before, b->cap_before, sizeof(*b->before));
     }
-    b->before[b->n_before++] = (before_t){ addr, bytes, stream, is_waiting };
+    b->before[b->n_before++] = (sim_before_t){ addr, bytes, stream, is_waiting };
     b->rec->before_bytes += bytes;
 }
 
@@ -287,22 +284,59 @@ static void add_wait_end(builder_t *b, place_t *p, size_t line)
     b->idle_waits[b->n_idle++] = p->wait_stream;
 }
 
-static base_status_t add_what_was_before(builder_t *b, base_err_t *err)
+/* Allocate what was alive, by address; with `start` also what was free between. */
+static base_status_t add_what_was_before(builder_t *b, const sim_start_t *start, base_err_t *err)
 {
+    uint32_t *holes = base_xcalloc(start->n, sizeof(*holes));
+    size_t n_holes = 0;
+    base_status_t status = BASE_OK;
     for (size_t i = 0; i < b->cap_places; i++)
         b->places[i].state = UNSEEN; /* as the events left them; they are played from here */
-    for (size_t i = 0; i < b->n_before; i++) {
-        const before_t *was = &b->before[i];
-        place_t *p = place(b, was->addr);
-        base_status_t status =
-            add_alloc(b, 0, (UINT64_C(1) << 32) + i, was->bytes, was->stream, &p->block, err);
+    for (size_t i = 0; i < start->n && status == BASE_OK; i++) {
+        const sim_start_step_t *step = &start->steps[i];
+        uint32_t block = 0;
+        status = add_alloc(b, 0, (UINT64_C(1) << 32) + i, step->bytes, step->stream, &block, err);
         if (status != BASE_OK)
-            return status;
-        p->state = LIVE;
-        if (was->is_waiting)
-            add_waiting_free(b, p, 0);
+            break;
+        if (step->kind == SIM_START_WHOLE) {
+            add_call(b, SIM_CALL_FREE, 0)->block = block;
+        } else if (step->kind == SIM_START_HOLE) {
+            holes[n_holes++] = block;
+        } else {
+            place_t *p = place(b, b->before[step->idx].addr);
+            p->block = block;
+            p->state = LIVE;
+        }
     }
-    return BASE_OK;
+    for (size_t i = 0; i < n_holes; i++)
+        add_call(b, SIM_CALL_FREE, 0)->block = holes[i];
+    for (size_t i = 0; i < b->n_before && status == BASE_OK; i++)
+        if (b->before[i].is_waiting)
+            add_waiting_free(b, place(b, b->before[i].addr), 0);
+    free(holes);
+    return status;
+}
+
+/* The blocks alone, wherever the settings put them. */
+static void blocks_alone(const builder_t *b, sim_start_t *start)
+{
+    start->n = b->n_before;
+    start->steps = base_xcalloc(b->n_before, sizeof(*start->steps));
+    for (size_t i = 0; i < b->n_before; i++)
+        start->steps[i] =
+            (sim_start_step_t){ SIM_START_BLOCK, b->before[i].bytes, b->before[i].stream, i };
+}
+
+static base_status_t add_start(builder_t *b, sim_recording_start_t kind, base_err_t *err)
+{
+    sim_start_t start = { 0 };
+    sim_start_input_t in = { b->snap,     b->device, b->events,  b->n, b->before,
+                             b->n_before, &b->conf,  is_private, b };
+    if (kind == SIM_RECORDING_START_BLOCKS || !sim_start_find(&in, &start))
+        blocks_alone(b, &start);
+    base_status_t status = add_what_was_before(b, &start, err);
+    sim_start_fini(&start);
+    return status;
 }
 
 /* A segment of the small pool: 2 MiB, or 2 MiB pages; the large pool's pages are 20 MiB. */
@@ -435,20 +469,20 @@ static base_status_t add_events(builder_t *b, base_err_t *err)
     return BASE_OK;
 }
 
-static base_status_t build(builder_t *b, base_err_t *err)
+static base_status_t build(builder_t *b, sim_recording_start_t start, base_err_t *err)
 {
     find_private_ranges(b);
     find_before(b);
     base_status_t status = find_reserved(b, err);
     if (status == BASE_OK)
-        status = add_what_was_before(b, err);
+        status = add_start(b, start, err);
     if (status == BASE_OK)
         status = add_events(b, err);
     return status;
 }
 
 base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *snap, size_t device,
-                                 base_err_t *err)
+                                 sim_recording_start_t start, base_err_t *err)
 {
     if (snap->is_old_layout || device >= snap->n_traces || snap->traces[device].n == 0)
         return base_err_set(err, BASE_ERR_INVAL,
@@ -467,7 +501,7 @@ base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *sna
         sim_alloc_conf_parse(&b.conf, snap->conf, NULL);
     b.events = &snap->events[snap->traces[device].first];
     b.n = snap->traces[device].n;
-    base_status_t status = build(&b, err);
+    base_status_t status = build(&b, start, err);
     free(b.places);
     free(b.before);
     free(b.private_ranges);

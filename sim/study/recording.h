@@ -14,7 +14,7 @@
 
 typedef struct {
     /* Calls of the default pool. A call's line is the number of its event from 1, 0 for what was
-     * alive before the first event; an allocation's ID is its event's number, or for those before:
+     * there before the first event; an allocation's ID is its event's number, or for those before:
      * 2^32 + its place by address. A request that failed when recorded is tried, and freed at once
      * if it succeeds. */
     sim_trace_t *trace;
@@ -35,10 +35,17 @@ typedef struct {
     bool is_usable_exact;
 } sim_recording_t;
 
+/* What the trace begins with, where the history does not begin with an empty allocator. */
+typedef enum {
+    SIM_RECORDING_START_AS_RECORDED, /* the blocks, and the free memory between them: the layout
+                                      * that the recorded settings had led to */
+    SIM_RECORDING_START_BLOCKS,      /* the blocks alone, for comparing settings */
+} sim_recording_start_t;
+
 /* Device `device` of the snapshot. BASE_ERR_INVAL: it has no such device, or no events of it: err
  * says how to record them. Free with sim_recording_fini(). */
 base_status_t sim_recording_init(sim_recording_t *recording, const sim_snapshot_t *snapshot,
-                                 size_t device, base_err_t *err);
+                                 size_t device, sim_recording_start_t start, base_err_t *err);
 void sim_recording_fini(sim_recording_t *recording);
 
 /* What the recording cannot tell, as sentences. */

@@ -121,7 +121,8 @@ base_status_t sim_replay_run(const sim_trace_t *trace, const char *conf,
         } else if (status != BASE_OK) {
             base_err_set(err, status, "line %u: %s", (unsigned)call->line, cause.text);
         }
-        observe(&r, replay.alloc, call->line);
+        if (call->line > 0)
+            observe(&r, replay.alloc, call->line);
     }
     const sim_alloc_stats_t *stats = sim_alloc_stats(replay.alloc);
     r.n_retries = retries_reset + stats->num_alloc_retries;

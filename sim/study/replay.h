@@ -38,7 +38,8 @@ typedef struct {
     uint64_t n_device_alloc, n_device_free;
 } sim_replay_result_t;
 
-/* Play the whole trace on a new synthetic device; failed allocations are left out and counted.
+/* Play the whole trace on a new synthetic device; calls of line 0 only set up what the trace begins
+ * with, peaks are not looked for in them; failed allocations are left out and counted.
  * BASE_ERR_INVAL, BASE_ERR_UNSUPPORTED: `conf` or settings in the trace are bad. */
 base_status_t sim_replay_run(const sim_trace_t *trace, const char *conf,
                              const sim_device_config_t *device, sim_replay_result_t *result,

@@ -8,9 +8,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *conf_name(const char *conf)
+enum { NAME_MAX_TEXT = 512 };
+
+static const char *row_name(const sim_replay_row_t *row, char buf[static NAME_MAX_TEXT])
 {
-    return conf == NULL || conf[0] == '\0' ? "(default)" : conf;
+    const char *conf = row->conf == NULL || row->conf[0] == '\0' ? "(default)" : row->conf;
+    snprintf(buf, NAME_MAX_TEXT, "%s%s%s", conf, row->note != NULL ? ", " : "",
+             row->note != NULL ? row->note : "");
+    return buf;
 }
 
 /* A request that the free bytes would have held, had they been in one place, failed for
@@ -31,10 +36,11 @@ static void print_failure(const sim_replay_row_t *row, FILE *out)
     const sim_oom_t *oom = &r->first_oom;
     char wanted[BASE_BYTES_TEXT], allocated[BASE_BYTES_TEXT], cached[BASE_BYTES_TEXT];
     char largest[BASE_BYTES_TEXT], left[BASE_BYTES_TEXT], limit[BASE_BYTES_TEXT];
+    char name[NAME_MAX_TEXT];
     fprintf(out,
             "%s: line %" PRIu32 ", allocation %" PRIu64 " of %s failed (%s): %s allocated, %s "
             "reserved beyond that with a largest free block of %s, %s free on the device",
-            conf_name(row->conf), r->first_oom_line, r->first_oom_id,
+            row_name(row, name), r->first_oom_line, r->first_oom_id,
             base_bytes_format(oom->requested_bytes, wanted),
             is_fragmentation(oom) ? "fragmentation" : "capacity",
             base_bytes_format(oom->allocated_bytes, allocated),
@@ -50,8 +56,9 @@ static void print_row(const sim_replay_row_t *row, int width, FILE *out)
 {
     const sim_replay_result_t *r = &row->result;
     char allocated[BASE_BYTES_TEXT], reserved[BASE_BYTES_TEXT], gap[BASE_BYTES_TEXT];
-    fprintf(out, "%-*s  %14s  %13s  %11s  %7" PRIu64 "  %8" PRIu64 "  ", width,
-            conf_name(row->conf), base_bytes_format(r->peak_allocated_bytes, allocated),
+    char name[NAME_MAX_TEXT];
+    fprintf(out, "%-*s  %14s  %13s  %11s  %7" PRIu64 "  %8" PRIu64 "  ", width, row_name(row, name),
+            base_bytes_format(r->peak_allocated_bytes, allocated),
             base_bytes_format(r->peak_reserved_bytes, reserved),
             base_bytes_format(r->largest_gap_bytes, gap), r->n_retries, r->n_ooms);
     if (r->n_ooms > 0)
@@ -62,10 +69,10 @@ static void print_row(const sim_replay_row_t *row, int width, FILE *out)
 
 void sim_replay_print(const sim_replay_report_t *report, FILE *out)
 {
-    char capacity[BASE_BYTES_TEXT], usable[BASE_BYTES_TEXT];
+    char capacity[BASE_BYTES_TEXT], usable[BASE_BYTES_TEXT], name[NAME_MAX_TEXT];
     size_t width = strlen("settings");
     for (size_t i = 0; i < report->n_rows; i++) {
-        size_t len = strlen(conf_name(report->rows[i].conf));
+        size_t len = strlen(row_name(&report->rows[i], name));
         width = len > width ? len : width;
     }
     fprintf(out, "%s: %zu calls, %" PRIu32 " allocations, %" PRIu32 " streams\n", report->name,
@@ -121,6 +128,8 @@ static json_t *row_json(const sim_replay_row_t *row)
     const sim_replay_result_t *r = &row->result;
     json_t *o = json_object();
     json_object_set_new(o, "conf", json_string(row->conf != NULL ? row->conf : ""));
+    if (row->note != NULL)
+        json_object_set_new(o, "note", json_string(row->note));
     json_object_set_new(o, "max_allocated_bytes", integer(r->peak_allocated_bytes));
     json_object_set_new(o, "max_allocated_line", integer(r->peak_allocated_line));
     json_object_set_new(o, "max_reserved_bytes", integer(r->peak_reserved_bytes));

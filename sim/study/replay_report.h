@@ -10,6 +10,7 @@
 
 typedef struct {
     const char *conf; /* as sim_alloc_create() */
+    const char *note; /* what sets the row apart, NULL: nothing */
     sim_replay_result_t result;
 } sim_replay_row_t;
 
