@@ -8,6 +8,7 @@
 #include "tests/cutap.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void recorded_runs_end_in_the_recorded_layout(void)
 
 /* Whatever the ring has dropped: the blocks and the free memory at the end are as recorded. Blocks
  * are compared by size, in order; addresses depend on what came before. */
-static size_t layouts_differ(const sim_snapshot_t *snap, size_t cut)
+static bool layouts_differ(const sim_snapshot_t *snap, size_t cut, double *peak_error_p)
 {
     static const sim_device_config_t config = { .total_bytes = UINT64_C(80) << 30,
                                                 .usable_bytes = UINT64_C(80) << 30 };
@@ -124,6 +125,7 @@ static size_t layouts_differ(const sim_snapshot_t *snap, size_t cut)
     bool differs = r.end_reserved_bytes != rec.end_reserved_bytes ||
                    r.end_allocated_bytes != rec.end_allocated_bytes ||
                    r.peak_reserved_bytes != rec.peak_reserved_bytes || r.n_ooms > 0;
+    *peak_error_p = fabs((double)r.peak_reserved_bytes / (double)rec.peak_reserved_bytes - 1);
     sim_recording_fini(&rec);
     return differs;
 }
@@ -142,11 +144,120 @@ static void a_history_cut_off_at_the_start_is_completed(void)
         CU_ASSERT_EQUAL_FATAL(sim_snapshot_read(path, &snap, &err), BASE_OK);
         free(path);
         size_t n_different = 0;
+        double error;
         for (size_t cut = 0; cut < snap->traces[0].n; cut++)
-            n_different += layouts_differ(snap, cut);
+            n_different += layouts_differ(snap, cut, &error);
         printf("# %s: %zu of %zu cuts differ\n", names[i], n_different, snap->traces[0].n);
         CU_ASSERT_EQUAL(n_different, 0);
         sim_snapshot_destroy(snap);
+    }
+}
+
+typedef struct {
+    sim_snapshot_t snap;
+    sim_snapshot_trace_t trace;
+} made_t;
+
+static void on_event(void *arg, sim_trace_action_t action, uint64_t addr, uint64_t bytes,
+                     uint64_t stream)
+{
+    sim_snapshot_t *s = arg;
+    s->events = base_xrealloc(s->events, s->n_events + 1, sizeof(*s->events));
+    s->events[s->n_events++] =
+        (sim_snapshot_event_t){ addr, bytes, stream, (uint8_t)action, false };
+}
+
+static void on_block(void *arg, const sim_block_info_t *b)
+{
+    sim_snapshot_t *s = arg;
+    if (s->n_segments == 0 || s->segments[s->n_segments - 1].addr != b->segment_addr) {
+        s->segments = base_xrealloc(s->segments, s->n_segments + 1, sizeof(*s->segments));
+        s->segments[s->n_segments++] = (sim_snapshot_segment_t){
+            .addr = b->segment_addr,
+            .bytes = b->segment_bytes,
+            .stream = b->stream,
+            .first_block = s->n_blocks,
+            .is_large = b->is_large,
+            .is_expandable = b->is_expandable,
+        };
+    }
+    s->segments[s->n_segments - 1].n_blocks++;
+    s->blocks = base_xrealloc(s->blocks, s->n_blocks + 1, sizeof(*s->blocks));
+    s->blocks[s->n_blocks++] = (sim_snapshot_block_t){
+        b->addr,
+        b->bytes,
+        b->requested_bytes,
+        b->is_allocated ? SIM_SNAPSHOT_ALLOCATED
+        : b->is_active  ? SIM_SNAPSHOT_PENDING_FREE
+                        : SIM_SNAPSHOT_INACTIVE,
+    };
+}
+
+/* Random calls on three streams, some freed blocks waiting for a fourth. */
+static void make(made_t *m, const char *conf, uint64_t usable, unsigned n_calls)
+{
+    enum { N_SLOTS = 60 };
+    sim_device_config_t config = { .total_bytes = usable, .usable_bytes = usable };
+    sim_device_t *device = sim_device_create_synthetic(&config);
+    sim_alloc_t *alloc = NULL;
+    base_err_t err;
+    *m = (made_t){ .trace = { 0 } };
+    CU_ASSERT_EQUAL_FATAL(sim_alloc_create(device, conf, &alloc, &err), BASE_OK);
+    sim_alloc_set_trace(alloc, on_event, &m->snap);
+    sim_block_t blocks[N_SLOTS];
+    uint64_t x = 7;
+    memset(blocks, 0xff, sizeof(blocks)); /* SIM_BLOCK_NONE */
+    for (unsigned i = 0; i < n_calls; i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        unsigned slot = (unsigned)(x >> 33) % N_SLOTS;
+        uint64_t bytes = 1 + (x >> 16) % ((x >> 60 & 3) == 0 ? 300000 : 40000000);
+        if (blocks[slot] != SIM_BLOCK_NONE) {
+            if ((x >> 55 & 7) == 0)
+                sim_alloc_record_stream(alloc, blocks[slot], 0x9000);
+            sim_alloc_free(alloc, blocks[slot]);
+            blocks[slot] = SIM_BLOCK_NONE;
+        } else if (!sim_alloc_malloc(alloc, (x >> 50) % 3 * 0x1000, bytes, &blocks[slot])) {
+            blocks[slot] = SIM_BLOCK_NONE;
+        }
+        if (i % 90 == 89)
+            sim_alloc_stream_done(alloc, 0x9000);
+        if (i % 1000 == 600)
+            sim_alloc_empty_cache(alloc);
+    }
+    sim_alloc_set_trace(alloc, NULL, NULL);
+    sim_alloc_foreach(alloc, on_block, &m->snap);
+    m->trace.n = m->snap.n_events;
+    m->snap.traces = &m->trace;
+    m->snap.n_traces = 1;
+    m->snap.conf = base_xstrdup(conf);
+    sim_alloc_destroy(alloc);
+    sim_device_destroy(device);
+}
+
+static void random_runs_are_rebuilt_from_any_point(void)
+{
+    static const char *const confs[] = { "", "expandable_segments:True", "max_split_size_mb:30",
+                                         "roundup_power2_divisions:4" };
+    for (size_t i = 0; i < sizeof(confs) / sizeof(confs[0]); i++) {
+        for (uint64_t usable = UINT64_C(1) << 30; usable <= UINT64_C(64) << 30; usable *= 64) {
+            made_t m;
+            make(&m, confs[i], usable, 3000);
+            size_t n_cuts = 0, n_different = 0;
+            double error, largest_error = 0;
+            CU_ASSERT_FALSE(layouts_differ(&m.snap, 0, &error)); /* nothing is missing */
+            for (size_t cut = 101; cut < m.trace.n; cut += 101, n_cuts++) {
+                n_different += layouts_differ(&m.snap, cut, &error);
+                largest_error = error > largest_error ? error : largest_error;
+            }
+            printf("# %s, %" PRIu64 " GiB: %zu of %zu cuts differ, peak at most by %.1f %%\n",
+                   confs[i], usable >> 30, n_different, n_cuts, 100 * largest_error);
+            CU_ASSERT_TRUE(n_different <= n_cuts / 3);
+            CU_ASSERT_TRUE(largest_error < 0.05);
+            free(m.snap.events);
+            free(m.snap.blocks);
+            free(m.snap.segments);
+            free(m.snap.conf);
+        }
     }
 }
 
@@ -225,6 +336,7 @@ static void private_pools_are_left_out(void)
 static CU_TestInfo tests[] = {
     { "recorded runs end in the recorded layout", recorded_runs_end_in_the_recorded_layout },
     { "a history cut off at the start is completed", a_history_cut_off_at_the_start_is_completed },
+    { "random runs are rebuilt from any point", random_runs_are_rebuilt_from_any_point },
     { "a failed request tells what the device had", a_failed_request_tells_what_the_device_had },
     { "private pools are left out", private_pools_are_left_out },
     CU_TEST_INFO_NULL,

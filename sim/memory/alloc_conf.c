@@ -476,6 +476,21 @@ base_status_t sim_alloc_conf_parse(sim_alloc_conf_t *conf, const char *text, bas
     return status;
 }
 
+uint64_t sim_alloc_conf_round(const sim_alloc_conf_t *conf, uint64_t bytes)
+{
+    const uint64_t min_block = 512; /* kMinBlockSize */
+    if (bytes < min_block)
+        return min_block;
+    int log2 = 63 - __builtin_clzll(bytes);
+    int slot = log2 <= 20 ? 0 : log2 - 20;
+    uint64_t d = conf->divisions[slot < SIM_ALLOC_CONF_SLOTS ? slot : SIM_ALLOC_CONF_SLOTS - 1];
+    if (d <= 1 || d >= bytes || bytes / d < min_block || bytes == min_block * d)
+        return base_u64_round_up(bytes, min_block);
+    if ((bytes & (bytes - 1)) == 0)
+        return bytes;
+    return base_u64_round_up(bytes, (UINT64_C(1) << log2) / d);
+}
+
 uint64_t sim_alloc_conf_reserve_bytes(const sim_alloc_conf_t *conf, uint64_t total_bytes)
 {
     uint64_t full = total_bytes + total_bytes / 8;

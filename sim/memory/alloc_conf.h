@@ -36,6 +36,9 @@ void sim_alloc_conf_init(sim_alloc_conf_t *conf);
  * BASE_ERR_UNSUPPORTED: backend:cudaMallocAsync. */
 base_status_t sim_alloc_conf_parse(sim_alloc_conf_t *conf, const char *text, base_err_t *err);
 
+/* The size that the allocator rounds a request of `bytes` > 0 to. */
+uint64_t sim_alloc_conf_round(const sim_alloc_conf_t *conf, uint64_t bytes);
+
 /* Address space that one expandable segment reserves at most on a device of `total_bytes`. */
 uint64_t sim_alloc_conf_reserve_bytes(const sim_alloc_conf_t *conf, uint64_t total_bytes);
 

@@ -129,24 +129,12 @@ static inline uint32_t stream_find(sim_alloc_t *a, uint64_t handle)
 
 /* ---- sizes ---- */
 
-static uint64_t round_to_division(const sim_alloc_t *a, uint64_t bytes)
-{
-    int log2 = 63 - __builtin_clzll(bytes);
-    int slot = log2 <= 20 ? 0 : log2 - 20;
-    uint64_t d = a->conf.divisions[slot < SIM_ALLOC_CONF_SLOTS ? slot : SIM_ALLOC_CONF_SLOTS - 1];
-    if (d <= 1 || d >= bytes || bytes / d < MIN_BLOCK || bytes == MIN_BLOCK * d)
-        return base_u64_round_up(bytes, MIN_BLOCK);
-    if ((bytes & (bytes - 1)) == 0)
-        return bytes;
-    return base_u64_round_up(bytes, (UINT64_C(1) << log2) / d);
-}
-
 static inline uint64_t round_size(const sim_alloc_t *a, uint64_t bytes)
 {
     if (bytes < MIN_BLOCK)
         return MIN_BLOCK;
     if (__builtin_expect(a->conf.has_divisions, 0))
-        return round_to_division(a, bytes);
+        return sim_alloc_conf_round(&a->conf, bytes);
     return (bytes + MIN_BLOCK - 1) & ~(uint64_t)(MIN_BLOCK - 1);
 }
 

@@ -26,6 +26,11 @@ typedef struct {
 } place_t;
 
 typedef struct {
+    uint32_t *streams;
+    size_t n, cap;
+} waits_t;
+
+typedef struct {
     sim_recording_t *rec;
     const sim_snapshot_t *snap;
     const sim_snapshot_event_t *events; /* of the device */
@@ -38,9 +43,12 @@ typedef struct {
     size_t n_private;
     size_t cap_calls;
     uint32_t cap_blocks, cap_streams;
-    uint32_t *idle_waits; /* stand-in streams that wait for nothing now */
-    uint32_t n_idle, cap_idle, n_waits;
+    waits_t idle;    /* stand-in streams that nothing waits for now */
+    waits_t late;    /* whose frees complete in the release that is under way */
+    bool is_release; /* the allocator is giving memory back for the request to come */
+    uint32_t n_waits;
     sim_alloc_conf_t conf;
+    uint64_t gap_bytes;   /* see sim_start_input_t */
     uint64_t most_usable; /* a release says that less than this was usable */
 } builder_t;
 
@@ -257,8 +265,8 @@ static base_status_t add_alloc(builder_t *b, size_t line, uint64_t id, uint64_t 
 static void add_waiting_free(builder_t *b, place_t *p, size_t line)
 {
     p->wait_stream = UINT32_MAX;
-    if (b->n_idle > 0)
-        p->wait_stream = b->idle_waits[--b->n_idle];
+    if (b->idle.n > 0)
+        p->wait_stream = b->idle.streams[--b->idle.n];
     else
         p->wait_stream = stream_index(b, WAIT_HANDLE + ++b->n_waits);
     if (p->wait_stream != UINT32_MAX) {
@@ -271,24 +279,53 @@ static void add_waiting_free(builder_t *b, place_t *p, size_t line)
     b->rec->n_waiting++;
 }
 
+static void append(waits_t *list, uint32_t stream)
+{
+    if (list->n == list->cap) {
+        list->cap = 2 * list->cap + 16;
+        list->streams = base_xrealloc(list->streams, list->cap, sizeof(*list->streams));
+    }
+    list->streams[list->n++] = stream;
+}
+
+/* The free is complete. One that completes because the allocator waits for all streams before it
+ * gives memory back must not be complete before the request that makes it do so. */
 static void add_wait_end(builder_t *b, place_t *p, size_t line)
 {
     p->state = DEAD;
     if (p->wait_stream == UINT32_MAX)
         return;
-    add_call(b, SIM_CALL_STREAM_DONE, line)->stream = p->wait_stream;
-    if (b->n_idle == b->cap_idle) {
-        b->cap_idle = 2 * b->cap_idle + 16;
-        b->idle_waits = base_xrealloc(b->idle_waits, b->cap_idle, sizeof(*b->idle_waits));
+    if (b->is_release) {
+        append(&b->late, p->wait_stream);
+        return;
     }
-    b->idle_waits[b->n_idle++] = p->wait_stream;
+    add_call(b, SIM_CALL_STREAM_DONE, line)->stream = p->wait_stream;
+    append(&b->idle, p->wait_stream);
 }
 
-/* Allocate what was alive, by address; with `start` also what was free between. */
+/* After the request. */
+static void add_late_wait_ends(builder_t *b, size_t line)
+{
+    for (size_t i = 0; i < b->late.n; i++) {
+        add_call(b, SIM_CALL_STREAM_DONE, line)->stream = b->late.streams[i];
+        append(&b->idle, b->late.streams[i]);
+    }
+    b->late.n = 0;
+    b->is_release = false;
+}
+
+static void free_all(builder_t *b, const uint32_t *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        add_call(b, SIM_CALL_FREE, 0)->block = blocks[i];
+}
+
+/* Allocate what was alive, by address, and what lay between; then give the latter back. */
 static base_status_t add_what_was_before(builder_t *b, const sim_start_t *start, base_err_t *err)
 {
     uint32_t *holes = base_xcalloc(start->n, sizeof(*holes));
-    size_t n_holes = 0;
+    uint32_t *gaps = base_xcalloc(start->n, sizeof(*gaps));
+    size_t n_holes = 0, n_gaps = 0;
     base_status_t status = BASE_OK;
     for (size_t i = 0; i < b->cap_places; i++)
         b->places[i].state = UNSEEN; /* as the events left them; they are played from here */
@@ -302,18 +339,23 @@ static base_status_t add_what_was_before(builder_t *b, const sim_start_t *start,
             add_call(b, SIM_CALL_FREE, 0)->block = block;
         } else if (step->kind == SIM_START_HOLE) {
             holes[n_holes++] = block;
+        } else if (step->kind == SIM_START_GAP) {
+            gaps[n_gaps++] = block;
         } else {
             place_t *p = place(b, b->before[step->idx].addr);
             p->block = block;
             p->state = LIVE;
         }
     }
-    for (size_t i = 0; i < n_holes; i++)
-        add_call(b, SIM_CALL_FREE, 0)->block = holes[i];
+    free_all(b, gaps, n_gaps);
+    if (n_gaps > 0)
+        add_call(b, SIM_CALL_EMPTY_CACHE, 0);
+    free_all(b, holes, n_holes);
     for (size_t i = 0; i < b->n_before && status == BASE_OK; i++)
         if (b->before[i].is_waiting)
             add_waiting_free(b, place(b, b->before[i].addr), 0);
     free(holes);
+    free(gaps);
     return status;
 }
 
@@ -327,14 +369,42 @@ static void blocks_alone(const builder_t *b, sim_start_t *start)
             (sim_start_step_t){ SIM_START_BLOCK, b->before[i].bytes, b->before[i].stream, i };
 }
 
+/* The recorded settings without rounding, in which free memory of any size can be asked for, or
+ * as they are. */
+static void add_settings(builder_t *b, bool is_rounding)
+{
+    sim_trace_t *t = b->rec->trace;
+    size_t n = strlen(b->snap->conf) + 1;
+    if (t->text == NULL)
+        t->text =
+            base_xasprintf("%s%c%s,roundup_power2_divisions:1", b->snap->conf, '\0', b->snap->conf);
+    add_call(b, SIM_CALL_CONFIGURE, 0)->conf = t->text + (is_rounding ? 0 : n);
+}
+
 static base_status_t add_start(builder_t *b, sim_recording_start_t kind, base_err_t *err)
 {
     sim_start_t start = { 0 };
-    sim_start_input_t in = { b->snap,     b->device, b->events,  b->n, b->before,
-                             b->n_before, &b->conf,  is_private, b };
-    if (kind == SIM_RECORDING_START_BLOCKS || !sim_start_find(&in, &start))
+    sim_start_input_t in = {
+        .snapshot = b->snap,
+        .device = b->device,
+        .events = b->events,
+        .n_events = b->n,
+        .before = b->before,
+        .n_before = b->n_before,
+        .conf = &b->conf,
+        .gap_bytes = b->gap_bytes,
+        .is_left_out = is_private,
+        .arg = b,
+    };
+    bool is_exact = kind == SIM_RECORDING_START_AS_RECORDED && sim_start_find(&in, &start);
+    if (!is_exact)
         blocks_alone(b, &start);
+    bool is_rounding = is_exact && b->conf.has_divisions && start.n > 0;
+    if (is_rounding)
+        add_settings(b, false);
     base_status_t status = add_what_was_before(b, &start, err);
+    if (is_rounding)
+        add_settings(b, true);
     sim_start_fini(&start);
     return status;
 }
@@ -351,30 +421,37 @@ static bool is_small_range(const sim_snapshot_event_t *e)
 static bool would_have_fitted(const builder_t *b, const sim_snapshot_event_t *e,
                               const sim_snapshot_event_t *alloc)
 {
-    return gives_segment(e) && e->stream == alloc->stream && e->bytes >= alloc->bytes &&
-           is_small_range(e) == (alloc->bytes <= BASE_MIB) &&
-           (e->bytes < b->conf.max_split_bytes || alloc->bytes >= b->conf.max_split_bytes);
+    uint64_t size = alloc->bytes, max_split = b->conf.max_split_bytes;
+    if (!gives_segment(e) || e->stream != alloc->stream || e->bytes < size ||
+        is_small_range(e) != (size <= BASE_MIB))
+        return false;
+    return size < max_split ? e->bytes < max_split
+                            : e->bytes - size < b->conf.max_non_split_rounding_bytes;
 }
 
-/* Segments given back from event i on: by the allocator, because a request did not fit, or by the
- * program. It was the allocator if what comes next takes memory that would have gone beyond the
- * highest that was ever reserved, and no part of what was given back would have done. Returns the
- * event after them. */
+/* From event i on, segments are given back, after frees that complete: by the allocator, because a
+ * request did not fit, or by the program. It was the allocator if what comes next takes memory that
+ * would have gone beyond the highest that was ever reserved, and no part of what was given back
+ * would have done. Returns the event after them; also when it is only frees that complete. */
 static size_t add_release(builder_t *b, size_t i, uint64_t reserved)
 {
     size_t first = i, end;
-    while (i < b->n && (gives_segment(&b->events[i]) || is_private(b, &b->events[i]) ||
-                        b->events[i].action == SIM_TRACE_FREE_COMPLETED))
-        i++;
-    uint64_t wanted = 0;
+    bool is_given = false;
+    for (; i < b->n && (gives_segment(&b->events[i]) || is_private(b, &b->events[i]) ||
+                        b->events[i].action == SIM_TRACE_FREE_COMPLETED);
+         i++)
+        is_given |= gives_segment(&b->events[i]) && !is_private(b, &b->events[i]);
+    if (!is_given)
+        return i;
+    uint64_t wanted = 0, room = b->rec->peak_reserved_bytes;
     for (end = i; end < b->n && takes_segment(&b->events[end]); end++)
         wanted += b->events[end].bytes;
-    bool by_allocator =
-        wanted > b->rec->peak_reserved_bytes - base_u64_min(b->rec->peak_reserved_bytes, reserved);
+    bool by_allocator = wanted > room - base_u64_min(room, reserved);
     if (end < b->n && b->events[end].action == SIM_TRACE_OOM)
         by_allocator = true;
     for (size_t k = first; k < i && by_allocator && end < b->n; k++)
         by_allocator = !would_have_fitted(b, &b->events[k], &b->events[end]);
+    b->is_release = by_allocator;
     if (by_allocator) {
         b->rec->n_releases++;
         if (wanted > 0)
@@ -403,7 +480,9 @@ static base_status_t add_event(builder_t *b, size_t i, base_err_t *err)
                 add_wait_end(b, p, i + 1);
         }
         p->state = LIVE;
-        return add_alloc(b, i + 1, i + 1, e->bytes, e->stream, &p->block, err);
+        status = add_alloc(b, i + 1, i + 1, e->bytes, e->stream, &p->block, err);
+        add_late_wait_ends(b, i + 1);
+        return status;
     case SIM_TRACE_FREE_REQUESTED:
         p = place(b, e->addr);
         if (p->state != LIVE) {
@@ -431,6 +510,7 @@ static base_status_t add_event(builder_t *b, size_t i, base_err_t *err)
         status = add_alloc(b, i + 1, i + 1, e->bytes, e->stream, &block, err);
         if (status == BASE_OK)
             add_call(b, SIM_CALL_FREE, i + 1)->block = block;
+        add_late_wait_ends(b, i + 1);
         return status;
     default:
         return BASE_OK;
@@ -449,7 +529,7 @@ static base_status_t add_events(builder_t *b, base_err_t *err)
             rec->n_private_events++;
             continue;
         }
-        if (gives_segment(e) && i >= judged)
+        if (i >= judged && (gives_segment(e) || e->action == SIM_TRACE_FREE_COMPLETED))
             judged = add_release(b, i, reserved);
         if (takes_segment(e))
             reserved += e->bytes;
@@ -481,8 +561,8 @@ static base_status_t build(builder_t *b, sim_recording_start_t start, base_err_t
     return status;
 }
 
-base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *snap, size_t device,
-                                 sim_recording_start_t start, base_err_t *err)
+static base_status_t init(sim_recording_t *rec, const sim_snapshot_t *snap, size_t device,
+                          sim_recording_start_t start, uint64_t gap_bytes, base_err_t *err)
 {
     if (snap->is_old_layout || device >= snap->n_traces || snap->traces[device].n == 0)
         return base_err_set(err, BASE_ERR_INVAL,
@@ -495,7 +575,7 @@ base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *sna
     *rec = (sim_recording_t){ .n_events = snap->traces[device].n };
     rec->trace = base_xcalloc(1, sizeof(*rec->trace));
     rec->trace->n_lines = (uint32_t)snap->traces[device].n;
-    builder_t b = { .rec = rec, .snap = snap, .device = device };
+    builder_t b = { .rec = rec, .snap = snap, .device = device, .gap_bytes = gap_bytes };
     sim_alloc_conf_init(&b.conf);
     if (snap->conf != NULL) /* bad settings are the player's to refuse */
         sim_alloc_conf_parse(&b.conf, snap->conf, NULL);
@@ -505,10 +585,24 @@ base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *sna
     free(b.places);
     free(b.before);
     free(b.private_ranges);
-    free(b.idle_waits);
+    free(b.idle.streams);
+    free(b.late.streams);
     if (status != BASE_OK)
         sim_recording_fini(rec);
     return status;
+}
+
+base_status_t sim_recording_init(sim_recording_t *rec, const sim_snapshot_t *snap, size_t device,
+                                 sim_recording_start_t start, base_err_t *err)
+{
+    base_status_t status = init(rec, snap, device, SIM_RECORDING_START_BLOCKS, 0, err);
+    if (status != BASE_OK || start == SIM_RECORDING_START_BLOCKS)
+        return status;
+    /* How much the device could have had tells how much there is beside the start. */
+    uint64_t gap_bytes = rec->usable_bytes == 0 ? SIM_DEVICE_MAX_BYTES
+                                                : rec->usable_bytes - rec->start_reserved_bytes;
+    sim_recording_fini(rec);
+    return init(rec, snap, device, start, gap_bytes, err);
 }
 
 void sim_recording_fini(sim_recording_t *rec)
@@ -524,9 +618,9 @@ void sim_recording_limits(const sim_recording_t *rec, const sim_snapshot_t *snap
     if (rec->n_before > 0 || rec->start_reserved_bytes > 0)
         base_diag_add(limits,
                       "The history begins in the middle (recording started late, or its ring was "
-                      "full): %" PRIu64 " blocks of %s were alive, in %s reserved. They are "
-                      "allocated first, by address; how the memory between them was cut up is not "
-                      "known, nor what came before.",
+                      "full): %" PRIu64 " blocks of %s were alive, in %s reserved. Settings are "
+                      "compared from these blocks alone, allocated by address: how other settings "
+                      "would have cut up the memory between them by then is not known.",
                       rec->n_before, base_bytes_format(rec->before_bytes, a),
                       base_bytes_format(rec->start_reserved_bytes, c));
     if (rec->n_private_events > 0 || rec->private_bytes > 0)

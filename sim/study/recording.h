@@ -38,7 +38,8 @@ typedef struct {
 /* What the trace begins with, where the history does not begin with an empty allocator. */
 typedef enum {
     SIM_RECORDING_START_AS_RECORDED, /* the blocks, and the free memory between them: the layout
-                                      * that the recorded settings had led to */
+                                      * that the recorded settings had led to, and to be played
+                                      * under them */
     SIM_RECORDING_START_BLOCKS,      /* the blocks alone, for comparing settings */
 } sim_recording_start_t;
 

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize, kSmallSize; a rest of a large segment is split
- * off only beyond kSmallSize. */
-enum { MIN_BLOCK = 512 };
+/* c10/cuda/CUDACachingAllocator.cpp, kSmallSize; a rest of a large segment is split off only beyond
+ * it. */
 #define SMALL_MAX BASE_MIB
 
 /* A segment, or a mapped part of an expandable one. */
@@ -162,17 +161,17 @@ static void add_hole(sim_start_t *start, const range_t *r, uint64_t bytes)
         add(start, SIM_START_HOLE, bytes, r->stream, 0);
 }
 
-/* What to ask for so that before[i] reaches to where the next block can begin: the rest of a large
- * segment of up to 1 MiB belongs to the block. */
+/* What to ask for so that before[i] reaches to where the next block can begin. The rest of a large
+ * segment belongs to the block if it is up to 1 MiB, or the block is oversize. */
 static uint64_t request_of(const sim_start_input_t *in, size_t i, const range_t *r, uint64_t next,
                            uint64_t *end_p)
 {
     const sim_before_t *b = &in->before[i];
-    uint64_t end = b->addr + base_u64_round_up(b->bytes, MIN_BLOCK);
-    bool takes_rest = !r->is_small && !r->is_expandable && end < next && next - end <= SMALL_MAX &&
-                      !in->conf->has_divisions;
+    uint64_t size = sim_alloc_conf_round(in->conf, b->bytes), end = b->addr + size;
+    bool takes_rest = !r->is_small && !r->is_expandable && end < next &&
+                      (next - end <= SMALL_MAX || size >= in->conf->max_split_bytes);
     *end_p = takes_rest ? next : base_u64_min(end, next);
-    return takes_rest ? next - b->addr : b->bytes;
+    return takes_rest ? next - b->addr : in->conf->has_divisions ? size : b->bytes;
 }
 
 /* The blocks from before[i] on that lie in the range, and the holes between; returns the first
@@ -197,9 +196,51 @@ static size_t add_range(const sim_start_input_t *in, sim_start_t *start, const r
     return i;
 }
 
+/* The lowest page that is ever mapped or unmapped of the expandable segment that has range `r`: the
+ * segment begins there or below. Each stream has one segment for each pool. */
+static uint64_t lowest_page(const sim_start_input_t *in, const range_t *r)
+{
+    uint64_t low = r->addr;
+    for (size_t i = 0; i < in->n_events; i++) {
+        const sim_snapshot_event_t *e = &in->events[i];
+        if ((e->action == SIM_TRACE_SEGMENT_MAP || e->action == SIM_TRACE_SEGMENT_UNMAP) &&
+            e->stream == r->stream && (e->bytes % (20 * BASE_MIB) != 0) == r->is_small &&
+            e->addr < low && !in->is_left_out(in->arg, e))
+            low = e->addr;
+    }
+    return low;
+}
+
+/* What may still be spent on gaps. */
+typedef struct {
+    uint64_t bytes;
+    unsigned n_lookups; /* of lowest_page(), which goes through all events */
+} gap_budget_t;
+
+/* Mapped parts of an expandable segment keep their distance, from its first page on. */
+static void add_gap(const sim_start_input_t *in, sim_start_t *start, const ranges_t *set, size_t k,
+                    gap_budget_t *budget)
+{
+    const range_t *r = &set->r[k], *last = r - 1;
+    if (!r->is_expandable || budget->n_lookups == 0)
+        return;
+    bool is_first = k == 0 || !last->is_expandable || last->stream != r->stream ||
+                    last->is_small != r->is_small;
+    if (is_first && budget->n_lookups-- == 0)
+        return;
+    uint64_t gap = r->addr - (is_first ? lowest_page(in, r) : last->addr + last->bytes);
+    if (gap > budget->bytes)
+        return;
+    budget->bytes -= gap;
+    for (; r->is_small && gap > SMALL_MAX; gap -= SMALL_MAX)
+        add(start, SIM_START_GAP, SMALL_MAX, r->stream, 0);
+    add(start, SIM_START_GAP, gap, r->stream, 0);
+}
+
 bool sim_start_find(const sim_start_input_t *in, sim_start_t *start)
 {
     ranges_t set = { 0 };
+    gap_budget_t budget = { .bytes = in->gap_bytes, .n_lookups = 256 };
     *start = (sim_start_t){ 0 };
     find_ranges(in, &set);
     if (set.is_too_much) {
@@ -212,6 +253,7 @@ bool sim_start_find(const sim_start_input_t *in, sim_start_t *start)
             add(start, SIM_START_BLOCK, in->before[i].bytes, in->before[i].stream, i);
             i++;
         }
+        add_gap(in, start, &set, k, &budget);
         i = add_range(in, start, &set.r[k], i);
     }
     for (; i < in->n_before; i++)

@@ -21,6 +21,8 @@ typedef enum {
     SIM_START_BLOCK, /* before[idx] */
     SIM_START_HOLE,  /* free; freed again when everything is in place */
     SIM_START_WHOLE, /* makes a segment of this size; freed again at once */
+    SIM_START_GAP,   /* unmapped pages between mapped ones; freed when everything is in place, and
+                      * the cache emptied before the holes are */
 } sim_start_kind_t;
 
 typedef struct {
@@ -42,6 +44,7 @@ typedef struct {
     const sim_before_t *before; /* by address */
     size_t n_before;
     const sim_alloc_conf_t *conf; /* recorded settings */
+    uint64_t gap_bytes;           /* that gaps may take in all while they are allocated */
     bool (*is_left_out)(const void *arg, const sim_snapshot_event_t *event);
     const void *arg;
 } sim_start_input_t;

@@ -111,6 +111,8 @@ base_status_t sim_replay_run(const sim_trace_t *trace, const char *conf,
     uint64_t retries_reset = 0; /* retries before the trace set the counters to zero */
     for (size_t i = 0; i < trace->n_calls && status == BASE_OK; i++) {
         const sim_call_t *call = &trace->calls[i];
+        if (i > 0 && call->line > 0 && trace->calls[i - 1].line == 0)
+            observe(&r, replay.alloc, 0); /* what the trace begins with */
         if (call->kind == SIM_CALL_RESET_ACCUMULATED)
             retries_reset += sim_alloc_stats(replay.alloc)->num_alloc_retries;
         base_err_t cause;
