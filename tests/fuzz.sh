@@ -11,12 +11,13 @@ share=$((seconds / $#))
 cd "$build" || exit 1
 
 seeds_of() {
+  echo "tests/data/fuzz/$1"
   case $1 in
-  diagnose) echo tests/data/diagnose ;;
   import) echo tests/data/import ;;
+  log) echo tests/data/diagnose ;;
+  pickle) echo tests/data/snapshots ;;
   replay) echo tests/data/allocator/traces ;;
   scenario) echo scenarios ;;
-  snapshot) echo tests/data/snapshots ;;
   esac
 }
 
@@ -25,8 +26,9 @@ for fuzzer in "$@"; do
   name=${fuzzer##*/fuzz_}
   mkdir -p "corpus/$name"
   set -- "corpus/$name"
-  seeds=$(seeds_of "$name")
-  [ ! -d "$seeds" ] || set -- "$@" "$seeds"
+  for seeds in $(seeds_of "$name"); do
+    [ ! -d "$seeds" ] || set -- "$@" "$seeds"
+  done
   if ! "./$fuzzer" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
     -print_final_stats=1 -artifact_prefix="fuzz_$name-" "$@" >"fuzz_$name.out" 2>&1; then
     tail -n 60 "fuzz_$name.out"
