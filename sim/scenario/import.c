@@ -5,6 +5,7 @@
 
 #include "sim/base/nearest.h"
 #include "sim/base/xmem.h"
+#include "sim/scenario/keys.h"
 #include "sim/scenario/shell_text.h"
 
 #include <stdio.h>
@@ -387,17 +388,14 @@ static void append_messages(char **text_p, const base_diag_t *diag, const char *
 
 char *sim_import_write(const sim_import_t *import, const char *title)
 {
-    static const char *const sections[] = { "model",     "parallel",  "train", "precision",
-                                            "recompute", "optimizer", "moe",   "device",
-                                            "allocator", "nccl",      "run",   "sweep" };
     char *text = base_xasprintf("; Scenario made from %s\n", title);
     append_messages(&text, &import->unsupported, "NOT SIMULATED");
     append_messages(&text, &import->warnings, "note");
-    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++) {
+    for (const char *const *s = sim_sections; *s != NULL; s++) {
         bool open = false;
         for (size_t i = 0; i < import->n_keys; i++) {
             const sim_import_key_t *k = &import->keys[i];
-            if (strcmp(k->section, sections[s]) != 0)
+            if (strcmp(k->section, *s) != 0)
                 continue;
             if (!open)
                 append(&text, "\n[");

@@ -7,6 +7,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/scenario/keys.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -103,11 +104,10 @@ static void emit_plain_keys(sim_import_t *import)
         if (arg.key == NULL || a == NULL)
             continue;
         const char *dot = strchr(arg.key, '.');
-        static const char *const sections[] = { "model",     "parallel",  "train",
-                                                "precision", "recompute", "optimizer" };
-        for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++)
-            if (strncmp(sections[s], arg.key, (size_t)(dot - arg.key)) == 0)
-                emit(import, sections[s], dot + 1, a->value, arg.name, NULL);
+        size_t length = (size_t)(dot - arg.key);
+        for (const char *const *s = sim_sections; *s != NULL; s++)
+            if (strlen(*s) == length && strncmp(*s, arg.key, length) == 0)
+                emit(import, *s, dot + 1, a->value, arg.name, NULL);
     }
 }
 
@@ -429,6 +429,15 @@ static void resolve_attention(sim_import_t *import)
         emit(import, "train", "attention_backend", "auto", NULL, NULL);
 }
 
+/* --moe-enable-deepep is the older way to ask for the flex dispatcher with DeepEP. */
+static void resolve_experts(sim_import_t *import)
+{
+    if (!given(import, "moe-enable-deepep"))
+        return;
+    emit(import, "moe", "moe_token_dispatcher_type", "flex", "moe-enable-deepep", NULL);
+    emit(import, "moe", "moe_flex_dispatcher_backend", "deepep", "moe-enable-deepep", NULL);
+}
+
 static void resolve_train(sim_import_t *import)
 {
     bool swiglu = given(import, "swiglu"), bias = !given(import, "disable-bias-linear");
@@ -564,6 +573,7 @@ void sim_import_resolve(sim_import_t *import)
     emit_plain_keys(import);
     resolve_model(import);
     resolve_parallel(import);
+    resolve_experts(import);
     resolve_train(import);
     bool fp32_grads = resolve_precision(import);
     resolve_recompute(import);

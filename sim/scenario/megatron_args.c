@@ -94,6 +94,37 @@ static const row_t keys[] = {
     { "attention-softmax-in-fp32", NULL, false, "model.attention_softmax_in_fp32", NULL },
     { "apply-query-key-layer-scaling", NULL, false, "model.apply_query_key_layer_scaling", NULL },
     { "rotary-interleaved", NULL, false, "model.rotary_interleaved", NULL },
+    { "num-experts=", NULL, false, "moe.num_experts", NULL },
+    { "moe-router-topk=", NULL, false, "moe.moe_router_topk", NULL },
+    { "moe-ffn-hidden-size=", NULL, false, "moe.moe_ffn_hidden_size", NULL },
+    { "moe-shared-expert-intermediate-size=", NULL, false, "moe.moe_shared_expert_intermediate_size", NULL },
+    { "moe-shared-expert-overlap", NULL, false, "moe.moe_shared_expert_overlap", NULL },
+    { "moe-shared-expert-gate", NULL, false, "moe.moe_shared_expert_gate", NULL },
+    { "moe-router-score-function=", NULL, false, "moe.moe_router_score_function", NULL },
+    { "moe-router-dtype=", NULL, false, "moe.moe_router_dtype", NULL },
+    { "moe-router-enable-expert-bias", NULL, false, "moe.moe_router_enable_expert_bias", NULL },
+    { "moe-router-pre-softmax", NULL, false, "moe.moe_router_pre_softmax", NULL },
+    { "moe-grouped-gemm", NULL, false, "moe.moe_grouped_gemm", NULL },
+    { "moe-token-dispatcher-type=", NULL, false, "moe.moe_token_dispatcher_type", NULL },
+    { "moe-enable-deepep", NULL, false, NULL, NULL },
+    { "moe-flex-dispatcher-backend=", NULL, false, "moe.moe_flex_dispatcher_backend", NULL },
+    { "moe-expert-capacity-factor=", NULL, false, "moe.moe_expert_capacity_factor", NULL },
+    { "moe-pad-expert-input-to-capacity", NULL, false, "moe.moe_pad_expert_input_to_capacity", NULL },
+    { "moe-permute-fusion", NULL, false, "moe.moe_permute_fusion", NULL },
+    { "moe-router-fusion", NULL, false, "moe.moe_router_fusion", NULL },
+    { "moe-latent-size=", NULL, false, "moe.moe_latent_size", NULL },
+    { "moe-layer-freq=", NULL, false, "moe.moe_layer_freq", NULL },
+    { "moe-router-load-balancing-type*", NULL, false, "moe.moe_router_load_balancing_type", NULL },
+    { "moe-aux-loss-coeff*", NULL, false, "moe.moe_aux_loss_coeff", NULL },
+    { "moe-z-loss-coeff=", NULL, false, "moe.moe_z_loss_coeff", NULL },
+    { "multi-latent-attention", NULL, false, "model.multi_latent_attention", NULL },
+    { "q-lora-rank=", NULL, false, "model.q_lora_rank", NULL },
+    { "kv-lora-rank=", NULL, false, "model.kv_lora_rank", NULL },
+    { "qk-head-dim=", NULL, false, "model.qk_head_dim", NULL },
+    { "qk-pos-emb-head-dim=", NULL, false, "model.qk_pos_emb_head_dim", NULL },
+    { "v-head-dim=", NULL, false, "model.v_head_dim", NULL },
+    { "mla-down-proj-fusion", NULL, false, "model.mla_down_proj_fusion", NULL },
+    { "mtp-num-layers=", NULL, false, "model.mtp_num_layers", NULL },
     { "bf16", NULL, false, "precision.bf16", NULL },
     { "fp8-format=", "fp8", false, "precision.fp8", NULL },
     { "fp8-recipe=", NULL, false, "precision.fp8_recipe", NULL },
@@ -140,7 +171,6 @@ static const row_t unsupported[] = {
     { "multi-query-attention", NULL, false, NULL, NULL },
     { "no-scaled-masked-softmax-fusion", NULL, false, NULL, NULL },
     { "num-unique-layers=", NULL, false, NULL, NULL },
-    { "num-experts=", NULL, false, NULL, "0" },
     { "fp8-hybrid", NULL, false, NULL, NULL },
     { "fp8-e4m3", NULL, false, NULL, NULL },
     { "fp4-format=", "fp4", false, NULL, NULL },
@@ -149,8 +179,6 @@ static const row_t unsupported[] = {
     { "kitchen-config-file=", NULL, false, NULL, NULL },
     { "kitchen-recipe-number=", NULL, false, NULL, NULL },
     { "use-kitchen-attention", NULL, false, NULL, NULL },
-    { "multi-latent-attention", NULL, false, NULL, NULL },
-    { "mtp-num-layers=", NULL, false, NULL, "0" },
     { "hybrid-layer-pattern=", NULL, false, NULL, NULL },
     { "hybrid-override-pattern=", NULL, false, NULL, NULL },
     { "is-hybrid-model", NULL, false, NULL, NULL },
@@ -238,42 +266,28 @@ static const struct {
     { "fp8-param-gather",
       "reuse-grad-buf-for-mxfp8-param-ag" },
     { "num-experts",
-      "moe-shared-expert-intermediate-size= moe-shared-expert-gate "
-      "moe-shared-expert-overlap moe-shared-expert-glu-interleave-size= "
-      "moe-ffn-hidden-size= moe-router-topk= moe-enable-routing-replay "
+      "moe-shared-expert-glu-interleave-size= moe-enable-routing-replay "
       "moe-router-padding-for-quantization moe-router-padding-for-fp8 "
-      "moe-router-num-groups= moe-router-group-topk= moe-router-pre-softmax "
-      "moe-router-topk-scaling-factor= moe-router-score-function= moe-router-dtype= "
-      "moe-router-enable-expert-bias moe-router-bias-update-rate= "
-      "moe-router-quantile-balancing-ema= moe-router-force-load-balancing "
-      "moe-router-force-biased= moe-grouped-gemm moe-use-grouped-tensor "
-      "moe-single-grouped-weight moe-single-grouped-bias moe-z-loss-coeff= moe-router-topk-limited-devices= moe-router-type= moe-token-dropping moe-frequency= "
-      "moe-input-jitter-eps= moe-token-dispatcher-type= moe-enable-deepep "
-      "moe-flex-dispatcher-backend= moe-permute-fusion-into-hybridep "
-      "moe-hybridep-pad-uneven-dispatch-inputs moe-per-layer-logging "
-      "moe-expert-capacity-factor= moe-pad-expert-input-to-capacity "
-      "moe-pad-experts-for-cuda-graph-inference moe-token-drop-policy= moe-layer-recompute "
-      "moe-permute-fusion moe-router-fusion moe-apply-probs-on-input moe-latent-size= "
-      "moe-flex-dispatcher-num-sms= moe-deepep-num-sms= moe-hybridep-num-sms= "
-      "moe-hybridep-num-blocks-permute= moe-hybridep-num-blocks-unpermute= "
-      "moe-hybridep-num-sms-preprocessing= moe-ncclep-zero-copy moe-dispatch-fwd-dtype= "
-      "moe-combine-bwd-dtype= moe-mlp-glu-interleave-size= moe-expert-rank-capacity-factor= "
+      "moe-router-quantile-balancing-ema= moe-router-force-biased= moe-use-grouped-tensor "
+      "moe-single-grouped-weight moe-single-grouped-bias moe-router-type= "
+      "moe-token-dropping moe-frequency= moe-input-jitter-eps= "
+      "moe-permute-fusion-into-hybridep moe-hybridep-pad-uneven-dispatch-inputs "
+      "moe-pad-experts-for-cuda-graph-inference moe-layer-recompute "
+      "moe-apply-probs-on-input moe-hybridep-num-blocks-permute= "
+      "moe-hybridep-num-blocks-unpermute= moe-hybridep-num-sms-preprocessing= "
+      "moe-ncclep-zero-copy moe-dispatch-fwd-dtype= moe-combine-bwd-dtype= "
+      "moe-mlp-glu-interleave-size= moe-expert-rank-capacity-factor= "
       "moe-paged-stash-page-size= moe-paged-stash-buffer-size-factor-cuda= "
       "moe-paged-stash-buffer-size-factor-cpu= moe-routing-trace-path= "
       "moe-routing-trace-max-training-iters= moe-routing-trace-capture-logits "
       "moe-routing-trace-capture-hidden-states moe-routing-trace-dump-weights "
-      "moe-layer-freq= moe-use-upcycling moe-router-load-balancing-type* "
-      "moe-aux-loss-coeff* moe-upcycling-granularity= moe-extended-tp "
-      "moe-use-legacy-grouped-gemm use-fused-weighted-squared-relu "
-      "use-grouped-gemm-for-shared-expert overlap-moe-expert-parallel-comm "
-      "overlap-dispatch-backward-with-experts-wgrad ep-overlap-early-attn-memory-release "
-      "high-priority-a2a-comm-stream" },
-    { "multi-latent-attention",
-      "q-lora-rank= kv-lora-rank= qk-head-dim= qk-pos-emb-head-dim= v-head-dim= "
-      "mla-down-proj-fusion" },
+      "moe-use-upcycling moe-upcycling-granularity= moe-extended-tp "
+      "use-fused-weighted-squared-relu use-grouped-gemm-for-shared-expert "
+      "overlap-moe-expert-parallel-comm overlap-dispatch-backward-with-experts-wgrad "
+      "ep-overlap-early-attn-memory-release high-priority-a2a-comm-stream" },
     { "mtp-num-layers",
-      "mtp-standalone mtp-loss-scaling-factor= mtp-use-repeated-layer mtp-detach-heads "
-      "mtp-hsm mtp-hybrid-override-pattern=" },
+      "mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm "
+      "mtp-hybrid-override-pattern=" },
     { "hybrid-layer-pattern",
       "mamba-inference-conv-states-dtype= mamba-inference-ssm-states-dtype= "
       "mamba-state-dim= mamba-head-dim= mamba-num-groups= mamba-num-heads= "
@@ -369,6 +383,10 @@ static const struct {
 /* Data, logging, checkpoints, learning rate, inference, fault tolerance, other model families'
  * scripts, and numerics that change no tensor's size or life. */
 static const char no_effect[] =
+    "moe-router-num-groups= moe-router-group-topk= moe-router-topk-scaling-factor= "
+    "moe-router-bias-update-rate= moe-router-force-load-balancing moe-router-topk-limited-devices= "
+    "moe-per-layer-logging moe-token-drop-policy= moe-flex-dispatcher-num-sms= moe-deepep-num-sms= "
+    "moe-hybridep-num-sms= moe-use-legacy-grouped-gemm mtp-loss-scaling-factor= "
     "align-param-gather async-tensor-model-parallel-allreduce bias-dropout-fusion bias-gelu-fusion "
     "bias-swiglu-fusion deallocate-pipeline-outputs enable-onelogger epochs= eval-batch-size= "
     "inference-dynamic-batching-active-buffer-size-gb= inference-flask-server-logging "

@@ -267,9 +267,23 @@ static const struct {
     { "model.bias_linear", "model", "add_bias_linear" },
     { "model.add_qkv_bias", "model", "add_qkv_bias" },
     { "model.qk_layernorm", "model", "qk_layernorm" },
-    { "model.experts", "model", "num_experts" },
+    { "model.experts", "moe", "num_experts" },
+    { "model.topk", "moe", "moe_router_topk" },
+    { "model.moe_ffn", "moe", "moe_ffn_hidden_size" },
+    { "model.shared_expert_ffn", "moe", "moe_shared_expert_intermediate_size" },
+    { "model.router_dtype", "moe", "moe_router_dtype" },
+    { "model.mla.q_lora_rank", "model", "q_lora_rank" },
     { "model.mla.kv_lora_rank", "model", "kv_lora_rank" },
+    { "model.mla.qk_head_dim", "model", "qk_head_dim" },
+    { "model.mla.qk_pos_emb_head_dim", "model", "qk_pos_emb_head_dim" },
+    { "model.mla.v_head_dim", "model", "v_head_dim" },
     { "model.mtp_layers", "model", "mtp_num_layers" },
+    { "train.moe_grouped_gemm", "moe", "moe_grouped_gemm" },
+    { "train.moe_permute_fusion", "moe", "moe_permute_fusion" },
+    { "train.moe_router_fusion", "moe", "moe_router_fusion" },
+    { "train.moe_shared_expert_overlap", "moe", "moe_shared_expert_overlap" },
+    { "train.capacity_factor", "moe", "moe_expert_capacity_factor" },
+    { "train.pad_to_capacity", "moe", "moe_pad_expert_input_to_capacity" },
     { "parallel.world", "parallel", "world_size" },
     { "parallel.tp", "parallel", "tensor_model_parallel_size" },
     { "parallel.pp", "parallel", "pipeline_model_parallel_size" },
@@ -306,6 +320,47 @@ static const struct {
     { "train.peft", "train", "peft" },
     { "train.optimizer_cpu_offload", "optimizer", "optimizer_cpu_offload" },
 };
+
+/* "alltoall", "flex/DeepEP", "flex/hybridep, 32 SMs"; "alltoall, grouped-gemm, …, capacity factor 1
+ * with pad-expert-input-to-capacity". */
+static void put_dispatcher(const json_t *record, sim_import_t *import)
+{
+    static const struct {
+        const char *word, *key, *value;
+    } words[] = {
+        { "allgather", "moe_token_dispatcher_type", "allgather" },
+        { "alltoall", "moe_token_dispatcher_type", "alltoall" },
+        { "flex", "moe_token_dispatcher_type", "flex" },
+        { "deepep", "moe_flex_dispatcher_backend", "deepep" },
+        { "hybridep", "moe_flex_dispatcher_backend", "hybridep" },
+        { "grouped-gemm", "moe_grouped_gemm", "true" },
+        { "permute-fusion", "moe_permute_fusion", "true" },
+        { "capacity factor 1 ", "moe_expert_capacity_factor", "1" },
+        { "pad-expert-input-to-capacity", "moe_pad_expert_input_to_capacity", "true" },
+    };
+    static const char *const paths[] = { "train.dispatcher", "train.moe" };
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            if (text_has(record, paths[p], words[i].word))
+                put(import, "moe", words[i].key, words[i].value, paths[p]);
+}
+
+/* "([0]*3+[1]*11) presumably" -> [0]*3+[1]*11; "all MoE" -> 1 */
+static void put_experts(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "model.moe_layer_freq");
+    if (strncmp(text, "all", 3) == 0) {
+        put(import, "moe", "moe_layer_freq", "1", "model.moe_layer_freq");
+    } else if (*text != '\0') {
+        char *from = text + (*text == '(');
+        from[strcspn(from, " )")] = '\0';
+        put(import, "moe", "moe_layer_freq", from, "model.moe_layer_freq");
+    }
+    free(text);
+    if (json_is_object(at(record, "model.mla")))
+        put(import, "model", "multi_latent_attention", "true", "model.mla");
+    put_dispatcher(record, import);
+}
 
 static void put_vocab(const json_t *record, sim_import_t *import)
 {
@@ -456,6 +511,8 @@ static void import_fields(const json_t *record, sim_import_t *import)
             put(import, plain[i].section, plain[i].key, text, plain[i].path);
         free(text);
     }
+    if (json_is_integer(at(record, "model.experts")))
+        put_experts(record, import);
     put_vocab(record, import);
     put_positions(record, import);
     char *activation = sim_record_text(record, "model.activation");
