@@ -54,14 +54,17 @@ static sim_ref_t permute(sim_model_t *m, sim_dispatch_save_t *save, uint64_t tok
 {
     uint64_t table = tokens * n_experts;
     if (m->s->moe_permute_fusion) {
-        save->map = sim_new(m->b, "row_map", tokens * (2 * n_experts + 1) * INT_BYTES);
+        uint64_t map_bytes = tokens * (2 * n_experts + 1) * INT_BYTES;
+        save->map = sim_new(m->b, "row_map", map_bytes);
         save->map_indices = SIM_REF_NONE;
+        keep_last(m, "row_map", map_bytes);
     } else {
         sim_ref_t mask = sim_new(m->b, "routing_map_by_expert", table);
         sim_ref_t values = sim_new(m->b, "sorted_map", table);
         save->map = sim_new(m->b, "sorted_places", table * INDEX_BYTES);
         sim_drop(m->b, values);
         save->map_indices = sim_new(m->b, "token_indices", n_out * INDEX_BYTES);
+        keep_last(m, "token_indices", n_out * INDEX_BYTES);
         sim_drop(m->b, mask);
         sim_touch(m->b, "probs_by_expert", table * prob_e);
     }
@@ -295,6 +298,10 @@ static sim_ref_t hybridep_receive(sim_model_t *m, sim_dispatch_save_t *save, sim
     const sim_moe_dims_t *d = &m->d->moe;
     sim_moe_rows_t rows = rows_of(m);
     save->map = save->map_indices = SIM_REF_NONE;
+    uint64_t table = m->d->local_tokens * d->n_experts * d->etp;
+    keep_last(m, "probs", table * FP32_BYTES);
+    keep_last(m, "map", table);
+    keep_last(m, "permuted_probs", rows.expert * d->prob_e);
     save->handle = sim_new(m->b, "hybridep_handle",
                            m->d->local_tokens * n_ranks(m) * (INT_BYTES + d->n_local));
     *probs_p = sim_new(m->b, "permuted_probs", rows.expert * d->prob_e);
@@ -312,10 +319,10 @@ static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
     const sim_moe_dims_t *d = &m->d->moe;
     uint64_t choices = m->d->local_tokens * d->topk * d->etp;
     m->b->module = SIM_MOD_DISPATCH;
-    keep_last(m, "probs", m->d->local_tokens * d->n_experts * d->etp * FP32_BYTES);
     save->sort_map = save->top_indices = SIM_REF_NONE;
     if (is_deepep(m)) {
         keep_last(m, "token_probs", choices * FP32_BYTES);
+        keep_last(m, "local_map", rows_of(m).unique * d->n_local);
         save->top_indices = sim_new(m->b, "token_indices", choices * INDEX_BYTES);
     }
     sim_ref_t t =

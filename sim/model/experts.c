@@ -142,7 +142,7 @@ static sim_ref_t sequential_forward(sim_model_t *m, sim_experts_save_t *save, si
     for (uint32_t i = 0; i < n; i++) {
         uint64_t part = part_rows(rows, n, i);
         outs[i] = part == 0 ? SIM_REF_NONE
-                            : part_forward(m, &save->parts[i], sim_keep(m->b, x), part, 1, grad);
+                            : part_forward(m, &save->parts[i], sim_keep(m->b, x), part, 0, grad);
     }
     sim_drop(m->b, x);
     sim_ref_t out = outs[0];
@@ -163,7 +163,7 @@ static sim_ref_t sequential_backward(sim_model_t *m, sim_experts_save_t *save, s
     for (uint32_t i = n; i-- > 0;) {
         uint64_t part = part_rows(rows, n, i);
         grads[i] = part == 0 ? SIM_REF_NONE
-                             : part_backward(m, &save->parts[i], sim_keep(m->b, d_out), part, 1);
+                             : part_backward(m, &save->parts[i], sim_keep(m->b, d_out), part, 0);
     }
     sim_drop(m->b, d_out);
     sim_ref_t g = grads[0];

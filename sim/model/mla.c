@@ -3,6 +3,10 @@
 
 #include "sim/model/mla.h"
 
+#include <stdio.h>
+
+enum { FP32_BYTES = 4 };
+
 typedef struct {
     sim_ref_t q, k, v;
 } qkv_t;
@@ -205,14 +209,16 @@ static sim_ref_t unfused_core(sim_model_t *m, sim_mla_save_t *save)
     sim_ref_t scores = sim_new(m->b, "scores", scores_bytes(d));
     sim_drop(m->b, target);
     save->softmax = sim_new(m->b, "softmax", scores_bytes(d));
-    sim_drop(m->b, scores);
     if (m->s->attention_dropout > 0.0) {
         save->dropped = sim_new(m->b, "softmax_dropped", scores_bytes(d));
         save->dropout_mask = sim_new(m->b, "softmax_dropout_mask", scores_bytes(d) / d->e);
+    } else {
+        save->dropped = sim_keep(m->b, save->softmax); /* what the second product saves */
     }
     sim_ref_t by_head = sim_new(m->b, "context_by_head", d->mla.v_bytes);
     sim_ref_t context = sim_new(m->b, "context", d->mla.v_bytes);
     sim_drop(m->b, by_head);
+    sim_drop(m->b, scores); /* a local variable holds them to the end */
     return context;
 }
 
@@ -243,10 +249,20 @@ static sim_ref_t core_forward(sim_model_t *m, sim_mla_save_t *save)
     if (is_unfused(d))
         return unfused_core(m, save);
     save->out = sim_new(m->b, "context", d->mla.v_bytes);
-    save->lse = sim_new(m->b, "softmax_lse", d->tokens * d->heads_tp * 4);
+    save->lse = sim_new(m->b, "softmax_lse", d->tokens * d->heads_tp * FP32_BYTES);
     if (d->core == SIM_CORE_FLASH && d->b > 1)
         return sim_new(m->b, "context_sbhd", d->mla.v_bytes);
     return sim_keep(m->b, save->out);
+}
+
+/* Every layer has a table of its own: angles in fp32, which a cache keeps, and their cosine and
+ * sine in the activation dtype (models/common/embeddings/yarn_rotary_pos_embedding.py). */
+static void touch_rope_cache(sim_model_t *m)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "yarn_cache[%d]", m->b->layer);
+    sim_persist(m->b, SIM_MOD_ATTENTION, key,
+                m->d->s * m->d->mla.rope_dim * (FP32_BYTES + 2 * m->d->e));
 }
 
 /* The norm's output is freed once the attention has run; whoever has saved it finds it again after
@@ -264,6 +280,7 @@ sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, boo
     bool up_again = grad && recomputes(m, SIM_MODULE_MLA_UP_PROJ);
     m->b->module = SIM_MOD_QKV;
     sim_ref_t ln_out = sim_norm_forward(m, &save->norm, x, "ln_out", d->hidden_bytes, d->h, grad);
+    touch_rope_cache(m);
     latents_t in = down_forward(m, save, sim_keep(m->b, ln_out), grad);
     if (up_again) {
         save->checkpoint[0] = sim_keep(m->b, in.q);
@@ -315,8 +332,8 @@ static qkv_t kernel_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_o
         sim_replace(m, &d_out, "d_context_bshd", d->mla.v_bytes);
     qkv_t g = { sim_new(m->b, "d_q", d->mla.q_bytes), sim_new(m->b, "d_k", d->mla.q_bytes),
                 sim_new(m->b, "d_v", d->mla.v_bytes) };
-    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->mla.q_bytes / d->e * 4);
-    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", d->tokens * d->heads_tp * 4);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->mla.q_bytes / d->e * FP32_BYTES);
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", d->tokens * d->heads_tp * FP32_BYTES);
     sim_drop(m->b, row_sums);
     sim_drop(m->b, accumulator);
     sim_forget(m, &save->out);

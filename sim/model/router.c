@@ -17,9 +17,11 @@ static uint64_t by_choice(const sim_model_t *m, uint64_t e)
     return m->d->local_tokens * m->d->moe.topk * e;
 }
 
+/* moe_utils.py, RouterGatingLinearFunction: Transformer Engine's product, in whatever layers,
+ * unless it is in fp64. */
 static void gemm(sim_model_t *m)
 {
-    if (m->d->te)
+    if (m->d->moe.score_e <= FP32_BYTES)
         sim_te_gemm(m);
     else
         sim_torch_gemm(m);
