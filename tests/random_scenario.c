@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tests/random_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t random_next(random_t *r)
+{
+    uint64_t z = r->state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t random_below(random_t *r, uint64_t n)
+{
+    return random_next(r) % n;
+}
+
+/* What is being made: every key that does not suit the others is said by resolve, but a key that
+ * cannot be set at all is a mistake of this file. */
+typedef struct {
+    random_t r;
+    sim_scenario_t *s;
+    base_diag_t diag;
+    uint64_t tp, cp, pp, vpp;
+} maker_t;
+
+static void set(maker_t *m, const char *key, const char *value)
+{
+    if (sim_scenario_set(m->s, NULL, key, value, "random", &m->diag))
+        return;
+    fprintf(stderr, "random_scenario: %s\n", m->diag.text[0]);
+    abort();
+}
+
+static uint64_t set_count(maker_t *m, const char *key, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    set(m, key, text);
+    return value;
+}
+
+static bool chance(maker_t *m, unsigned percent)
+{
+    return random_below(&m->r, 100) < percent;
+}
+
+static uint64_t pick(maker_t *m, const uint64_t *values, size_t n)
+{
+    return values[random_below(&m->r, n)];
+}
+#define PICK(m, ...)                                                                               \
+    pick(m, (const uint64_t[]){ __VA_ARGS__ },                                                     \
+         sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+
+static bool maybe(maker_t *m, unsigned percent, const char *key, const char *value)
+{
+    if (!chance(m, percent))
+        return false;
+    set(m, key, value);
+    return true;
+}
+
+static void one_of(maker_t *m, const char *key, const char *const *values, size_t n)
+{
+    set(m, key, values[random_below(&m->r, n)]);
+}
+#define ONE_OF(m, key, ...)                                                                        \
+    one_of(m, key, (const char *const[]){ __VA_ARGS__ },                                           \
+           sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+
+static void make_grid(maker_t *m)
+{
+    m->tp = set_count(m, "tensor_model_parallel_size", PICK(m, 1, 1, 2, 4));
+    m->pp = set_count(m, "pipeline_model_parallel_size", PICK(m, 1, 1, 2, 3, 4));
+    m->cp = set_count(m, "context_parallel_size", PICK(m, 1, 1, 1, 2, 4));
+    uint64_t dp = PICK(m, 1, 2, 3, 4);
+    set_count(m, "world_size", m->tp * m->pp * m->cp * dp);
+    m->vpp = m->pp > 1 ? PICK(m, 1, 1, 2, 3) : 1;
+    if (m->vpp > 1)
+        set_count(m, "virtual_pipeline_model_parallel_size", m->vpp);
+    maybe(m, 60, "sequence_parallel", "true");
+    maybe(m, 20, "use_tp_pp_dp_mapping", "true");
+    maybe(m, 20, "deallocate_pipeline_outputs", "false");
+    maybe(m, 20, "overlap_p2p_communication", "false");
+    ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a");
+    uint64_t micro_batch = set_count(m, "micro_batch_size", PICK(m, 1, 1, 2, 3));
+    uint64_t n_microbatches = m->vpp > 1 ? m->pp * PICK(m, 1, 2, 3) : PICK(m, 1, 2, 3, 5, 8);
+    set_count(m, "global_batch_size", micro_batch * dp * n_microbatches);
+}
+
+static void make_width(maker_t *m)
+{
+    uint64_t heads = set_count(m, "num_attention_heads", m->tp * m->cp * PICK(m, 1, 2, 3));
+    bool grouped = chance(m, 50);
+    if (grouped)
+        set_count(m, "num_query_groups", chance(m, 50) ? heads / m->cp : m->cp);
+    uint64_t head_dim = PICK(m, 4, 16, 64);
+    set_count(m, "kv_channels", head_dim);
+    set_count(m, "hidden_size", chance(m, 70) ? heads * head_dim : PICK(m, 40, 192, 1024));
+    set_count(m, "ffn_hidden_size", m->tp * PICK(m, 8, 40, 256, 1000));
+    set_count(m, "vocab_size", PICK(m, 7, 1000, 4096, 50257));
+    set_count(m, "make_vocab_size_divisible_by", PICK(m, 1, 128));
+    set_count(m, "seq_length", 2 * m->cp * m->tp * PICK(m, 1, 5, 16, 60));
+    set_count(m, "num_layers", m->pp * m->vpp * PICK(m, 1, 2, 3));
+}
+
+static void make_model(maker_t *m)
+{
+    ONE_OF(m, "activation_func", "gelu", "swiglu", "geglu", "squared_relu", "silu");
+    ONE_OF(m, "normalization", "LayerNorm", "RMSNorm");
+    ONE_OF(m, "position_embedding_type", "learned_absolute", "rope", "none");
+    maybe(m, 30, "add_bias_linear", "false");
+    maybe(m, 20, "qk_layernorm", "true");
+    maybe(m, 50, "untie_embeddings_and_output_weights", "true");
+    if (chance(m, 50)) {
+        set(m, "attention_dropout", "0");
+        set(m, "hidden_dropout", "0");
+    }
+    maybe(m, 30, "create_attention_mask_in_dataloader", "true");
+    maybe(m, 30, "apply_rope_fusion", "false");
+    maybe(m, 30, "bias_dropout_fusion", "false");
+    maybe(m, 30, "gradient_accumulation_fusion", "false");
+    maybe(m, 15, "masked_softmax_fusion", "false");
+    maybe(m, 15, "attention_softmax_in_fp32", "true");
+    if (maybe(m, 30, "cross_entropy_loss_fusion", "true"))
+        ONE_OF(m, "cross_entropy_fusion_impl", "native", "te");
+    if (maybe(m, 15, "transformer_impl", "local"))
+        return;
+    ONE_OF(m, "attention_backend", "auto", "auto", "flash", "fused", "unfused");
+    maybe(m, 15, "tp_comm_overlap", "true");
+}
+
+static void make_precision(maker_t *m)
+{
+    if (maybe(m, 15, "bf16", "false"))
+        maybe(m, 50, "fp16", "true");
+    maybe(m, 20, "accumulate_allreduce_grads_in_fp32", "false");
+    if (!maybe(m, 30, "fp8", "hybrid"))
+        return;
+    ONE_OF(m, "fp8_recipe", "delayed", "tensorwise", "blockwise", "mxfp8");
+    maybe(m, 30, "fp8_param_gather", "true");
+    maybe(m, 30, "disable_parameter_transpose_cache", "true");
+    maybe(m, 30, "first_last_layers_bf16", "true");
+}
+
+static void make_recompute(maker_t *m)
+{
+    if (chance(m, 50))
+        return;
+    if (chance(m, 50)) {
+        set(m, "recompute_granularity", "selective");
+        ONE_OF(m, "recompute_modules", "core_attn", "mlp", "core_attn mlp");
+        return;
+    }
+    set(m, "recompute_granularity", "full");
+    ONE_OF(m, "recompute_method", "uniform", "block");
+    set_count(m, "recompute_num_layers", PICK(m, 1, 2, 3));
+    maybe(m, 20, "distribute_saved_activations", "true");
+}
+
+static void make_optimizer(maker_t *m)
+{
+    maybe(m, 15, "optimizer", "sgd");
+    if (maybe(m, 60, "use_distributed_optimizer", "true") && m->pp == 1)
+        maybe(m, 20, "ddp_pad_buckets_for_high_nccl_busbw", "true");
+    if (maybe(m, 40, "overlap_grad_reduce", "true"))
+        set_count(m, "ddp_bucket_size", PICK(m, 1, 1000, 100000));
+    if (m->pp > 1 && maybe(m, 15, "defer_embedding_wgrad_compute", "true") && chance(m, 50))
+        set_count(m, "wgrad_deferral_limit", PICK(m, 1, 2, 100));
+}
+
+static void make_experts(maker_t *m)
+{
+    if (!chance(m, 25))
+        return;
+    uint64_t world = m->s->world_size / m->pp;
+    uint64_t ep = set_count(m, "expert_model_parallel_size", world % 4 == 0 ? PICK(m, 1, 2, 4) : 1);
+    set_count(m, "expert_tensor_parallel_size", world / ep % m->tp == 0 ? m->tp : 1);
+    set_count(m, "num_experts", ep * PICK(m, 1, 2, 3));
+    set_count(m, "moe_router_topk", PICK(m, 1, 2));
+    set_count(m, "moe_ffn_hidden_size", m->tp * PICK(m, 8, 100));
+    if (chance(m, 30))
+        set_count(m, "moe_shared_expert_intermediate_size", m->tp * PICK(m, 8, 100));
+    ONE_OF(m, "moe_token_dispatcher_type", "allgather", "alltoall", "alltoall", "flex");
+    ONE_OF(m, "moe_flex_dispatcher_backend", "deepep", "hybridep");
+    maybe(m, 70, "moe_grouped_gemm", "true");
+    maybe(m, 50, "moe_permute_fusion", "true");
+    maybe(m, 30, "moe_router_dtype", "fp32");
+    maybe(m, 20, "moe_latent_size", "24");
+    maybe(m, 20, "moe_layer_freq", "2");
+    maybe(m, 30, "moe_imbalance", "1.3");
+}
+
+static void make_latent_attention(maker_t *m)
+{
+    if (!chance(m, 15) || m->s->num_query_groups != 0)
+        return;
+    set(m, "multi_latent_attention", "true");
+    set_count(m, "kv_lora_rank", PICK(m, 8, 64));
+    if (chance(m, 50))
+        set_count(m, "q_lora_rank", PICK(m, 8, 64));
+    set_count(m, "qk_head_dim", PICK(m, 8, 32));
+    set_count(m, "qk_pos_emb_head_dim", PICK(m, 4, 16));
+    set_count(m, "v_head_dim", PICK(m, 8, 32));
+}
+
+bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
+{
+    maker_t m = { .r = { seed }, .s = s_p };
+    sim_scenario_init(s_p);
+    base_diag_init(&m.diag);
+    make_grid(&m);
+    make_width(&m);
+    make_model(&m);
+    make_precision(&m);
+    make_recompute(&m);
+    make_optimizer(&m);
+    make_experts(&m);
+    make_latent_attention(&m);
+    ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
+    maybe(&m, 30, "conf", "expandable_segments:True");
+    if (chance(&m, 20))
+        set_count(&m, "software_date", PICK(&m, 20240101, 20250101, 20260601));
+    set_count(&m, "iterations", 4);
+    bool ok = sim_scenario_resolve(s_p, &m.diag);
+    if (!ok && getenv("RANDOM_SCENARIO_WHY") != NULL)
+        fprintf(stderr, "%s\n", m.diag.text[0]);
+    base_diag_fini(&m.diag);
+    if (!ok)
+        sim_scenario_fini(s_p);
+    return ok;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What has to hold for every job, tried on many small random ones. A failure names the seed. */
+#include "config.h"
+
+#include "sim/base/units.h"
+#include "sim/engine/classes.h"
+#include "sim/engine/simulate.h"
+#include "tests/cutap.h"
+#include "tests/random_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_SEEDS = 1500 };
+
+/* Seeds of a test are SEED_FIRST.. of the environment, for trying others than the usual ones. */
+static uint64_t first_seed(void)
+{
+    const char *text = getenv("SEED_FIRST");
+    return text != NULL ? strtoull(text, NULL, 10) : 1;
+}
+
+static unsigned n_legal;
+
+/* Everything the checks need of one random job. */
+typedef struct {
+    uint64_t seed;
+    sim_scenario_t s;
+    uint32_t rank;
+    sim_rank_result_t r;
+} trial_t;
+
+#define CHECK(t, condition) check((t)->seed, (condition), __LINE__, #condition)
+
+static void check(uint64_t seed, bool ok, int line, const char *text)
+{
+    if (!ok)
+        printf("# seed %" PRIu64 ": %s\n", seed, text);
+    CU_assertImplementation(ok, (unsigned)line, text, __FILE__, "", CU_FALSE);
+}
+
+static bool simulate(const trial_t *t, const sim_simulate_options_t *options,
+                     sim_rank_result_t *r_p)
+{
+    base_err_t err;
+    bool ok = sim_simulate_rank(&t->s, t->rank, options, r_p, &err) == BASE_OK;
+    if (!ok)
+        printf("# seed %" PRIu64 ": %s\n", t->seed, err.text);
+    check(t->seed, ok, __LINE__, "the job can be played");
+    return ok;
+}
+
+/* Run `examine` on the jobs of all seeds, each on one of its ranks. */
+static void foreach_job(void (*examine)(const trial_t *t))
+{
+    n_legal = 0;
+    for (uint64_t i = 0; i < N_SEEDS; i++) {
+        trial_t t = { .seed = first_seed() + i };
+        if (!random_scenario(&t.s, t.seed))
+            continue;
+        n_legal++;
+        random_t r = { ~t.seed };
+        t.rank = (uint32_t)random_below(&r, t.s.grid.world_size);
+        if (simulate(&t, NULL, &t.r)) {
+            CHECK(&t, !t.r.is_out_of_memory);
+            examine(&t);
+            sim_rank_result_fini(&t.r);
+        }
+        sim_scenario_fini(&t.s);
+    }
+    CU_ASSERT_TRUE(n_legal > N_SEEDS / 3);
+}
+
+static uint64_t sum_of_categories(const sim_holders_t *h)
+{
+    uint64_t sum = 0;
+    for (int c = 0; c < SIM_N_CATEGORIES; c++)
+        sum += sim_holders_category(h, (sim_category_t)c);
+    return sum;
+}
+
+static uint64_t sum_of_modules(const sim_holders_t *h)
+{
+    uint64_t sum = 0;
+    for (int module = 0; module < SIM_N_MODULES; module++)
+        sum += sim_holders_module(h, (sim_module_t)module);
+    return sum;
+}
+
+static void check_holders(const trial_t *t)
+{
+    CHECK(t, sum_of_categories(&t->r.at_peak) == t->r.max_allocated_bytes);
+    CHECK(t, sum_of_modules(&t->r.at_peak) == t->r.max_allocated_bytes);
+    CHECK(t, sim_holders_total(&t->r.at_peak) == t->r.max_allocated_bytes);
+}
+
+static void holders_at_the_peak_add_up(void)
+{
+    foreach_job(check_holders);
+}
+
+static void check_order_of_figures(const trial_t *t)
+{
+    const sim_iteration_t *it = t->r.iterations;
+    CHECK(t, t->r.n_iterations == t->s.iterations);
+    for (uint32_t i = 0; i < t->r.n_iterations; i++) {
+        CHECK(t, it[i].allocated_bytes <= it[i].reserved_bytes);
+        CHECK(t, it[i].allocated_bytes <= it[i].max_allocated_bytes);
+        CHECK(t, it[i].reserved_bytes <= it[i].max_reserved_bytes);
+        CHECK(t, it[i].max_allocated_bytes <= it[i].max_reserved_bytes);
+        if (i == 0)
+            continue;
+        CHECK(t, it[i].max_allocated_bytes >= it[i - 1].max_allocated_bytes);
+        CHECK(t, it[i].max_reserved_bytes >= it[i - 1].max_reserved_bytes);
+    }
+    CHECK(t, it[t->r.n_iterations - 1].max_allocated_bytes == t->r.max_allocated_bytes);
+    CHECK(t, it[t->r.n_iterations - 1].max_reserved_bytes == t->r.max_reserved_bytes);
+}
+
+static void figures_of_iterations_are_ordered(void)
+{
+    foreach_job(check_order_of_figures);
+}
+
+/* Every tensor of a pass has gone when its iteration ends. Moments come with the first step (fp16:
+ * with the third). Expandable segments charge what was asked for; without them a block may be
+ * charged with up to 1 MiB that depends on what was cached. */
+static void check_leaks(const trial_t *t)
+{
+    static char exact[] = "expandable_segments:True";
+    trial_t other = *t;
+    other.s.conf = exact;
+    if (!simulate(&other, NULL, &other.r))
+        return;
+    const sim_iteration_t *it = other.r.iterations;
+    for (uint32_t i = 1; i < other.r.n_iterations; i++)
+        CHECK(t, it[i].allocated_bytes == it[i - 1].allocated_bytes || (t->s.fp16 && i == 2));
+    sim_rank_result_fini(&other.r);
+}
+
+static void every_iteration_ends_alike(void)
+{
+    foreach_job(check_leaks);
+}
+
+/* What a rank holds from the second iteration on whatever it does. */
+static void check_statics(const trial_t *t)
+{
+    uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(&t->s)), n = t->r.n_parameters;
+    uint64_t param_bytes = t->s.fp8_param_gather && t->s.fp8 != SIM_FP8_NONE ? 1 : e;
+    uint64_t grad_bytes = t->s.accumulate_allreduce_grads_in_fp32 ? 4 : e;
+    uint64_t states = (e == 2) + (t->s.optimizer == SIM_OPTIMIZER_ADAM ? 2 : 1);
+    uint64_t least = n * (param_bytes + grad_bytes);
+    if (!t->s.use_distributed_optimizer)
+        least += n * states * 4;
+    uint64_t end = t->r.iterations[t->r.n_iterations - 1].allocated_bytes;
+    CHECK(t, end >= least);
+    CHECK(t, t->r.max_allocated_bytes >= end);
+    CHECK(t, sim_holders_category(&t->r.at_peak, SIM_CAT_PARAMETERS) >= n * param_bytes);
+}
+
+static void peaks_contain_the_static_part(void)
+{
+    foreach_job(check_statics);
+}
+
+static bool iterations_equal(const sim_rank_result_t *a, const sim_rank_result_t *b)
+{
+    return a->n_iterations == b->n_iterations &&
+           memcmp(a->iterations, b->iterations, a->n_iterations * sizeof(*a->iterations)) == 0;
+}
+
+static bool moments_equal(const sim_moment_t *a, const sim_moment_t *b)
+{
+    return a->iteration == b->iteration && a->microbatch == b->microbatch && a->chunk == b->chunk &&
+           a->layer == b->layer && a->phase == b->phase && a->module == b->module;
+}
+
+static bool results_equal(const sim_rank_result_t *a, const sim_rank_result_t *b)
+{
+    return iterations_equal(a, b) && a->n_parameters == b->n_parameters &&
+           a->max_allocated_bytes == b->max_allocated_bytes &&
+           a->max_reserved_bytes == b->max_reserved_bytes &&
+           moments_equal(&a->allocated_moment, &b->allocated_moment) &&
+           moments_equal(&a->reserved_moment, &b->reserved_moment) &&
+           memcmp(&a->at_peak, &b->at_peak, sizeof(a->at_peak)) == 0 &&
+           a->n_allocator_ops == b->n_allocator_ops && a->n_alloc_retries == b->n_alloc_retries &&
+           a->is_out_of_memory == b->is_out_of_memory;
+}
+
+static void check_again(const trial_t *t)
+{
+    sim_rank_result_t again, unlimited;
+    const sim_simulate_options_t options = { .unlimited = true };
+    if (simulate(t, NULL, &again)) {
+        CHECK(t, results_equal(&t->r, &again));
+        sim_rank_result_fini(&again);
+    }
+    if (simulate(t, &options, &unlimited)) {
+        CHECK(t, results_equal(&t->r, &unlimited));
+        sim_rank_result_fini(&unlimited);
+    }
+}
+
+static void room_to_spare_changes_nothing(void)
+{
+    foreach_job(check_again);
+}
+
+static void check_equal_ranks(const trial_t *t)
+{
+    sim_classes_t classes;
+    base_err_t err;
+    CU_ASSERT_TRUE_FATAL(sim_classes_init(&classes, &t->s, &err) == BASE_OK);
+    trial_t first = { .seed = t->seed, .s = t->s };
+    first.rank = classes.first_rank[classes.of_rank[t->rank]];
+    CHECK(t, first.rank <= t->rank);
+    if (first.rank != t->rank && simulate(&first, NULL, &first.r)) {
+        CHECK(t, results_equal(&t->r, &first.r));
+        sim_rank_result_fini(&first.r);
+    }
+    sim_classes_fini(&classes);
+}
+
+static void equal_ranks_have_equal_results(void)
+{
+    foreach_job(check_equal_ranks);
+}
+
+static void check_alive(const trial_t *t)
+{
+    sim_rank_result_t r;
+    const sim_simulate_options_t options = { .want_alive = true };
+    if (!simulate(t, &options, &r))
+        return;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < r.n_alive; i++) {
+        sum += r.alive[i].block_bytes;
+        CHECK(t, i == 0 || r.alive[i].block_bytes <= r.alive[i - 1].block_bytes);
+        CHECK(t, r.alive[i].name[0] != '\0');
+    }
+    CHECK(t, sum == r.max_allocated_bytes);
+    CHECK(t, results_equal(&t->r, &r));
+    sim_rank_result_fini(&r);
+}
+
+static void tensors_at_the_peak_add_up(void)
+{
+    foreach_job(check_alive);
+}
+
+/* What the allocator asks the device for when it has no block for a request: a segment. */
+static uint64_t segment_bytes(uint64_t bytes)
+{
+    if (bytes <= 1 << 20)
+        return 2 << 20;
+    return bytes < 10 << 20 ? 20 << 20 : base_u64_round_up(bytes, 2 << 20);
+}
+
+/* What an out-of-memory error says about itself. */
+static void check_oom(const trial_t *t, const sim_rank_result_t *r)
+{
+    const sim_oom_t *oom = &r->oom;
+    CHECK(t, r->oom_tensor[0] != '\0');
+    CHECK(t, r->oom_requested_bytes > 0 && r->oom_requested_bytes <= oom->requested_bytes);
+    CHECK(t, oom->requested_bytes < r->oom_requested_bytes + 512);
+    /* Expandable segments grow by what their last block lacks. */
+    CHECK(t, t->s.conf != NULL || segment_bytes(oom->requested_bytes) > oom->device_free_bytes);
+    CHECK(t, oom->requested_bytes > oom->largest_free_block_bytes);
+    CHECK(t, oom->allocated_bytes <= oom->reserved_bytes);
+    CHECK(t, oom->allocated_bytes == sim_holders_total(&r->at_oom));
+    CHECK(t, oom->device_free_bytes <= oom->device_total_bytes);
+    uint64_t usable = t->s.memory_bytes - t->s.reserved_outside_bytes;
+    CHECK(t, oom->reserved_bytes + oom->device_free_bytes <= usable);
+    CHECK(t, r->max_allocated_bytes <= usable && r->max_reserved_bytes <= usable);
+    CHECK(t, r->n_iterations < t->s.iterations);
+}
+
+/* Just enough memory gives the same run; a little less may need a retry; less than the peak cannot
+ * do, and says so. */
+static void check_capacities(const trial_t *t)
+{
+    trial_t tight = *t;
+    uint64_t reserved = base_u64_round_up(t->r.max_reserved_bytes, 2 << 20);
+    const uint64_t capacities[] = { reserved, t->r.max_allocated_bytes,
+                                    t->r.max_allocated_bytes - 512, t->r.max_allocated_bytes / 2 };
+    for (int i = 0; i < 4; i++) {
+        sim_rank_result_t r;
+        tight.s.memory_bytes = capacities[i];
+        tight.s.reserved_outside_bytes = 0;
+        if (i == 3) { /* memory that others hold is memory that is not there */
+            tight.s.memory_bytes = t->r.max_allocated_bytes;
+            tight.s.reserved_outside_bytes = t->r.max_allocated_bytes - capacities[i];
+        }
+        if (!simulate(&tight, NULL, &r))
+            continue;
+        if (i == 0)
+            CHECK(t, results_equal(&t->r, &r));
+        if (i >= 2)
+            CHECK(t, r.is_out_of_memory);
+        CHECK(t, r.max_allocated_bytes <= t->r.max_allocated_bytes);
+        if (r.is_out_of_memory)
+            check_oom(&tight, &r);
+        else
+            CHECK(t, r.max_allocated_bytes == t->r.max_allocated_bytes);
+        sim_rank_result_fini(&r);
+    }
+}
+
+static void capacity_decides_and_says_why(void)
+{
+    foreach_job(check_capacities);
+}
+
+static CU_TestInfo tests[] = {
+    { "holders at the peak add up", holders_at_the_peak_add_up },
+    { "figures of iterations are ordered", figures_of_iterations_are_ordered },
+    { "every iteration ends alike", every_iteration_ends_alike },
+    { "peaks contain the static part", peaks_contain_the_static_part },
+    { "room to spare changes nothing", room_to_spare_changes_nothing },
+    { "equal ranks have equal results", equal_ranks_have_equal_results },
+    { "tensors at the peak add up", tensors_at_the_peak_add_up },
+    { "capacity decides and says why", capacity_decides_and_says_why },
+    CU_TEST_INFO_NULL,
+};
+
+int main(void)
+{
+    CU_SuiteInfo suites[] = { { .pName = "engine", .pTests = tests }, CU_SUITE_INFO_NULL };
+    return cutap_run(suites);
+}
