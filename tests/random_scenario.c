@@ -130,10 +130,14 @@ static void make_model(maker_t *m)
     maybe(m, 15, "attention_softmax_in_fp32", "true");
     if (maybe(m, 30, "cross_entropy_loss_fusion", "true"))
         ONE_OF(m, "cross_entropy_fusion_impl", "native", "te");
-    if (maybe(m, 15, "transformer_impl", "local"))
+    if (m->cp == 1 && maybe(m, 15, "transformer_impl", "local"))
         return;
-    ONE_OF(m, "attention_backend", "auto", "auto", "flash", "fused", "unfused");
-    maybe(m, 15, "tp_comm_overlap", "true");
+    if (m->cp > 1)
+        ONE_OF(m, "attention_backend", "auto", "flash", "fused");
+    else
+        ONE_OF(m, "attention_backend", "auto", "auto", "flash", "fused", "unfused");
+    if (m->tp > 1 && m->s->sequence_parallel)
+        maybe(m, 15, "tp_comm_overlap", "true");
 }
 
 static void make_precision(maker_t *m)
@@ -177,13 +181,15 @@ static void make_optimizer(maker_t *m)
 
 static void make_experts(maker_t *m)
 {
-    if (!chance(m, 25))
+    if (!chance(m, 30))
         return;
     uint64_t world = m->s->world_size / m->pp;
+    set(m, "add_bias_linear", "false");
+    set(m, "sequence_parallel", "true");
     uint64_t ep = set_count(m, "expert_model_parallel_size", world % 4 == 0 ? PICK(m, 1, 2, 4) : 1);
     set_count(m, "expert_tensor_parallel_size", world / ep % m->tp == 0 ? m->tp : 1);
     set_count(m, "num_experts", ep * PICK(m, 1, 2, 3));
-    set_count(m, "moe_router_topk", PICK(m, 1, 2));
+    set_count(m, "moe_router_topk", m->s->num_experts > 1 ? PICK(m, 1, 2) : 1);
     set_count(m, "moe_ffn_hidden_size", m->tp * PICK(m, 8, 100));
     if (chance(m, 30))
         set_count(m, "moe_shared_expert_intermediate_size", m->tp * PICK(m, 8, 100));

@@ -19,7 +19,7 @@ uint64_t random_next(random_t *r);
 uint64_t random_below(random_t *r, uint64_t n);
 
 /* Resolve a random job into *s_p, the one that `seed` stands for. False when the keys do not go
- * together (*s_p is then finished), which happens to less than half of them. */
+ * together (*s_p is then finished), which happens to less than half of the seeds. */
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed);
 
 #endif
