@@ -19,6 +19,9 @@ typedef struct {
     double bf16_tflops, fp8_tflops;
     double memory_gb_per_s; /* 1e9 bytes */
     double nvlink_gb_per_s; /* all links, one direction, 1e9 bytes; 0 = PCIe only */
+    /* GPUs that NVLink joins: 1 = none, 2 = a pair under a bridge, 8 = a board, 72 = a rack. */
+    uint32_t nvlink_domain;
+    uint32_t node_gpus; /* of one host in NVIDIA's own design */
     const char *source;     /* where the capacity was read */
 } topo_gpu_t;
 

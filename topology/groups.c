@@ -80,24 +80,39 @@ uint32_t topo_group_size(const topo_grid_t *grid, topo_group_t group, uint32_t r
     return size == 1 ? 1 : 2;
 }
 
+bool topo_group_shape(const topo_grid_t *grid, topo_group_t group, uint32_t rank,
+                      topo_group_shape_t *shape_p)
+{
+    uint32_t size = topo_group_size(grid, group, rank);
+    if (size == 0)
+        return false;
+    topo_group_shape_t s;
+    s.n_dims = shape(grid, group, s.sizes, s.strides);
+    s.first = rank;
+    for (int i = 0; i < s.n_dims; i++)
+        s.first -= rank / s.strides[i] % s.sizes[i] * s.strides[i];
+    /* The second member of an embedding group is the last pipeline rank, not the second. */
+    if (group == TOPO_GROUP_EMBEDDING && size == 2)
+        s.strides[0] *= s.sizes[0] - 1;
+    if (group == TOPO_GROUP_EMBEDDING || group == TOPO_GROUP_POSITION_EMBEDDING)
+        s.sizes[0] = size;
+    *shape_p = s;
+    return true;
+}
+
 uint32_t topo_group_ranks(const topo_grid_t *grid, topo_group_t group, uint32_t rank,
                           uint32_t *ranks)
 {
+    topo_group_shape_t s;
+    if (!topo_group_shape(grid, group, rank, &s))
+        return 0;
     uint32_t size = topo_group_size(grid, group, rank);
-    uint32_t sizes[TOPO_N_AXES], strides[TOPO_N_AXES];
-    int n = shape(grid, group, sizes, strides);
-    uint32_t first = rank;
-    for (int i = 0; i < n; i++)
-        first -= rank / strides[i] % sizes[i] * strides[i];
-    /* The second member of an embedding group is the last pipeline rank, not the second. */
-    if (group == TOPO_GROUP_EMBEDDING && size == 2)
-        strides[0] *= sizes[0] - 1;
     for (uint32_t index = 0; index < size; index++) {
         uint32_t rest = index;
-        ranks[index] = first;
-        for (int i = 0; i < n; i++) {
-            ranks[index] += rest % sizes[i] * strides[i];
-            rest /= sizes[i];
+        ranks[index] = s.first;
+        for (int i = 0; i < s.n_dims; i++) {
+            ranks[index] += rest % s.sizes[i] * s.strides[i];
+            rest /= s.sizes[i];
         }
     }
     return size;

@@ -41,4 +41,16 @@ uint32_t topo_group_size(const topo_grid_t *grid, topo_group_t group, uint32_t r
 uint32_t topo_group_ranks(const topo_grid_t *grid, topo_group_t group, uint32_t rank,
                           uint32_t *ranks);
 
+/* A group as a lattice: its ranks are first + sum of index[i] * strides[i], 0 <= index[i] <
+ * sizes[i], strides ascending, each at least the one before times its size. */
+typedef struct {
+    uint32_t first;
+    int n_dims;
+    uint32_t sizes[TOPO_N_AXES], strides[TOPO_N_AXES];
+} topo_group_shape_t;
+
+/* Of the group that `rank` is in; false when it is in none. */
+bool topo_group_shape(const topo_grid_t *grid, topo_group_t group, uint32_t rank,
+                      topo_group_shape_t *shape_p);
+
 #endif
