@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * libFuzzer target: any bytes as a snapshot, and what is read as a recording. */
+ * libFuzzer target: any bytes as a snapshot, and what is read as a recording that is played. */
 #include "config.h"
 
 #include "sim/memory/pickle_read.h"
 #include "sim/memory/snapshot_read.h"
 #include "sim/study/recording.h"
+#include "sim/study/replay.h"
 
 #include <stdlib.h>
 
@@ -31,6 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         base_diag_fini(&limits);
         if (rec.peak_reserved_bytes < rec.end_reserved_bytes)
             abort();
+        sim_device_config_t config = { .total_bytes = UINT64_C(80) << 30,
+                                       .usable_bytes = UINT64_C(78) << 30 };
+        sim_replay_result_t result;
+        sim_replay_run(rec.trace, snap->conf, &config, &result, &err);
         sim_recording_fini(&rec);
     }
     sim_snapshot_destroy(snap);

@@ -21,6 +21,8 @@ typedef enum {
     DIAG_KIND_TITAN,     /* torchtitan: "memory: 73.32GiB(92.70%)" */
     DIAG_KIND_DEEPSPEED, /* "MA 1.2 GB Max_MA 1.3 GB CA 2.0 GB Max_CA 2 GB" */
     DIAG_KIND_SMI,       /* nvidia-smi: "78321MiB / 81920MiB" */
+    DIAG_KIND_THEORY,    /* Megatron: "Theoretical memory footprints: ..." */
+    DIAG_KIND_NCCL_USE,  /* NCCL_DEBUG_SUBSYS=ALLOC: sum of "Cuda Alloc Size" of one GPU */
     DIAG_KIND_NOTE, /* figures in a sentence: "tried 1 GiB, 70 GiB allocated, 0.5 free of 79" */
 } diag_kind_t;
 
@@ -40,7 +42,9 @@ typedef enum {
     DIAG_OTHERS,  /* other processes */
     DIAG_MAX_ALLOCATED,
     DIAG_MAX_RESERVED,
-    DIAG_USED, /* device memory in use, whoever uses it */
+    DIAG_USED,      /* device memory in use, whoever uses it */
+    DIAG_PREDICTED, /* by Megatron's formula */
+    DIAG_NCCL,      /* allocated by NCCL */
     DIAG_N_FIGURES,
 } diag_figure_t;
 

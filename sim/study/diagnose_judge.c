@@ -76,7 +76,8 @@ static uint64_t shortfall_of(const diag_record_t *rec)
 
 static bool is_memory_line(const diag_record_t *rec)
 {
-    return !rec->is_failure && rec->kind != DIAG_KIND_SMI;
+    return !rec->is_failure && rec->kind != DIAG_KIND_SMI && rec->kind != DIAG_KIND_THEORY &&
+           rec->kind != DIAG_KIND_NCCL_USE;
 }
 
 static uint64_t peak_of(const diag_record_t *rec)
@@ -552,6 +553,40 @@ static void note_growth(const diag_log_t *log, diag_result_t *res)
                   : "");
 }
 
+/* What the log says besides: Megatron's own prediction, and what NCCL took. */
+static void note_extras(const diag_log_t *log, diag_result_t *res)
+{
+    const diag_record_t *theory = NULL, *nccl = NULL;
+    for (size_t i = 0; i < log->n_records; i++) {
+        const diag_record_t *rec = &log->records[i];
+        if (rec->kind == DIAG_KIND_THEORY && known(rec->figures[DIAG_PREDICTED]))
+            theory = rec;
+        if (rec->kind == DIAG_KIND_NCCL_USE &&
+            (nccl == NULL || rec->figures[DIAG_NCCL] > nccl->figures[DIAG_NCCL]))
+            nccl = rec;
+    }
+    if (nccl != NULL)
+        say(&res->notes,
+            "NCCL allocated %s on GPU %lld, as its log shows (line %zu on): part of "
+            "what is not PyTorch's.",
+            AMOUNT(nccl->figures[DIAG_NCCL]), (long long)nccl->gpu, nccl->line);
+    if (theory == NULL)
+        return;
+    uint64_t predicted = theory->figures[DIAG_PREDICTED];
+    uint64_t measured = res->peak != NULL ? res->peak->figures[DIAG_MAX_ALLOCATED] : DIAG_UNKNOWN;
+    if (known(measured) && predicted > 0)
+        say(&res->notes,
+            "Megatron's formula says %s (line %zu); measured is a peak of %s, %.0f %% "
+            "of it.",
+            AMOUNT(predicted), theory->line, AMOUNT(measured),
+            100.0 * (double)measured / (double)predicted);
+    else
+        say(&res->notes,
+            "Megatron's formula says %s (line %zu): without temporary buffers, "
+            "communicators, fragmentation and what the formula does not know.",
+            AMOUNT(predicted), theory->line);
+}
+
 static void note_settings(const diag_log_t *log, diag_result_t *res)
 {
     if (strstr(log->conf, "expandable_segments:True") != NULL &&
@@ -585,5 +620,6 @@ void diag_judge(const diag_log_t *log, diag_result_t *res)
         judge_oom(log, res);
     note_spread(log, res);
     note_growth(log, res);
+    note_extras(log, res);
     note_settings(log, res);
 }

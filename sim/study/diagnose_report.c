@@ -12,10 +12,11 @@
 
 static const char *kind_name(diag_kind_t kind)
 {
-    static const char *const names[] = { "pytorch_oom",    "nccl",       "cuda_library",
-                                         "megatron",       "bridge",     "metric",
-                                         "memory_summary", "torchtitan", "deepspeed",
-                                         "nvidia_smi",     "note" };
+    static const char *const names[] = {
+        "pytorch_oom",     "nccl",           "cuda_library", "megatron",  "bridge",
+        "metric",          "memory_summary", "torchtitan",   "deepspeed", "nvidia_smi",
+        "megatron_theory", "nccl_use",       "note"
+    };
     return names[kind];
 }
 
@@ -31,6 +32,8 @@ static const char *kind_text(const diag_record_t *rec)
                                          "torchtitan's memory line",
                                          "DeepSpeed's memory line",
                                          "nvidia-smi",
+                                         "Megatron's theoretical footprint",
+                                         "NCCL's allocations",
                                          "figures in a sentence" };
     return rec->kind == DIAG_KIND_OOM && rec->is_old_wording
                ? "PyTorch's out-of-memory message (wording before 2.1)"
@@ -201,6 +204,8 @@ static json_t *record_json(const diag_record_t *rec)
         [DIAG_MAX_ALLOCATED] = "max_allocated_bytes",
         [DIAG_MAX_RESERVED] = "max_reserved_bytes",
         [DIAG_USED] = "device_used_bytes",
+        [DIAG_PREDICTED] = "predicted_bytes",
+        [DIAG_NCCL] = "nccl_bytes",
     };
     if (rec == NULL)
         return json_null();
