@@ -47,6 +47,8 @@ expect "the verdict is the last line" 0 '^FITS with .* headroom on rank [67], th
 expect "the moment is said in words" 0 \
   'peak in iteration [123], (forward|backward) of micro-batch [0-9]+, chunk [01], ' cat fits.txt
 
+expect "each iteration has its line" 0 '^  iteration 3: peak allocated ' cat fits.txt
+
 # ---- messages of the schedule ----
 expect "equal schedules come to their end" 0 '^[0-9]+ classes, rank 7 peaks at' mpirun -np 4 "$probe" same
 expect "a schedule that does not match is a deadlock with names" 1 \
@@ -99,6 +101,9 @@ fi
 # ---- some ranks only ----
 expect "--ranks shows these ranks" 0 '^6 +dp0 pp3' "$MBSIM" fits.ini --ranks 2,6
 check "--ranks shows no others" sh -c 'test "$("$0" fits.ini --ranks 2,6 --csv - | wc -l)" -eq 3' "$MBSIM"
+"$MBSIM" fits.ini --ranks 2,6 > ranks.txt
+mpi 4 "$MBSIM" fits.ini --ranks 2,6 > many.txt
+check "--ranks under mpirun prints the same" cmp ranks.txt many.txt
 expect "the verdict is about these ranks" 0 '^FITS' "$MBSIM" oom.ini --ranks 0-5
 
 # ---- files ----

@@ -183,6 +183,23 @@ static void print_largest(const sim_rank_result_t *result, FILE *out)
     free(groups);
 }
 
+/* Maxima are since the start, so that a later line is never below an earlier one. */
+static void print_iterations(const sim_rank_result_t *result, FILE *out)
+{
+    for (uint32_t i = 0; i < result->n_iterations; i++) {
+        const sim_iteration_t *it = &result->iterations[i];
+        size_text_t peak, reserved, left;
+        fprintf(out,
+                "  iteration %" PRIu32 ": peak allocated %11s, reserved %11s; allocated at its end "
+                "%11s\n",
+                i + 1, base_bytes_format(it->max_allocated_bytes, peak),
+                base_bytes_format(it->max_reserved_bytes, reserved),
+                base_bytes_format(it->allocated_bytes, left));
+    }
+    if (result->n_iterations > 0)
+        fputc('\n', out);
+}
+
 static void print_worst(const sim_report_t *r, FILE *out)
 {
     const sim_rank_result_t *w = &r->worst;
@@ -193,6 +210,7 @@ static void print_worst(const sim_report_t *r, FILE *out)
     fprintf(out, ")\n  %s in %s\n\n", w->is_out_of_memory ? "runs out of memory" : "peak",
             sim_moment_words(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment,
                              has_chunks, moment));
+    print_iterations(w, out);
     print_ledger(r, out);
     print_holders(w->is_out_of_memory ? &w->at_oom : &w->at_peak, out);
     print_largest(w, out);
