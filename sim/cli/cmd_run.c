@@ -9,14 +9,26 @@
 #include "sim/cli/json_file.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/engine/record.h"
 #include "sim/report/report.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+static const sim_option_t own[] = {
+    { "snapshot", 0, "DIR", SIM_OPTION_TEXT, offsetof(sim_options_t, snapshot),
+      "write a PyTorch memory snapshot of every rank to DIR" },
+};
 
 static const sim_usage_t usage = {
     .command = "run",
+    .own = own,
+    .n_own = sizeof(own) / sizeof(own[0]),
     .arguments = "SCENARIO.ini",
     .about = "Simulate one training job and report what every GPU holds at its worst moment.",
     .groups = SIM_OPTIONS_SIMULATE,
@@ -78,6 +90,31 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
     return code;
 }
 
+/* Every process writes the snapshots of its own GPUs. */
+static int write_snapshots(const sim_scenario_t *scenario, const coll_world_t *world,
+                           const char *dir, const bool *is_skipped)
+{
+    base_err_t err;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
+        base_log(BASE_LOG_ERROR, "run: --snapshot: %s: %s", dir, strerror(errno));
+        return 1;
+    }
+    for (uint32_t rank = 0; rank < scenario->grid.world_size; rank++) {
+        bool is_mine = coll_world_owner(world, rank) == coll_world_process(world);
+        if (!is_mine || (is_skipped != NULL && is_skipped[rank]))
+            continue;
+        uint64_t bytes;
+        char *path = base_xasprintf("%s/rank-%05u.pickle", dir, rank);
+        base_status_t status = sim_record_rank(scenario, rank, path, &bytes, &err);
+        if (status == BASE_OK)
+            base_log(BASE_LOG_INFO, "%s: %" PRIu64 " bytes", path, bytes);
+        free(path);
+        if (status != BASE_OK)
+            return fail(&err);
+    }
+    return 0;
+}
+
 /* All processes play; process 0 has the results. */
 static int play(const sim_scenario_t *scenario, const sim_options_t *options,
                 const bool *is_skipped)
@@ -90,7 +127,10 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
         return fail(&err);
     int code = coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped) : 0;
     sim_job_fini(&job);
-    return code;
+    if (options->snapshot == NULL || (code != 0 && code != 3))
+        return code;
+    int failed = write_snapshots(scenario, world, options->snapshot, is_skipped);
+    return failed != 0 ? failed : code;
 }
 
 /* *is_skipped_p: which ranks --ranks leaves out, NULL without it; the caller frees. */

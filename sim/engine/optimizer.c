@@ -17,6 +17,13 @@ uint64_t sim_player_grad_bytes(const sim_player_t *p)
     return p->scenario->accumulate_allreduce_grads_in_fp32 ? FP32_BYTES : p->dims.e;
 }
 
+/* Dynamic loss scaling starts at 2^32 and halves at every second overflow (hysteresis 2), so the
+ * first steps of an fp16 run are skipped: Megatron-LM --initial-loss-scale, --hysteresis. */
+bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iteration)
+{
+    return scenario->fp16 && iteration <= 2;
+}
+
 /* With the precision-aware optimizer Transformer Engine's Adam makes and keeps the main parameters
  * itself, unless FP8 parameters are scaled in another way than delayed. */
 static bool adam_owns_main_params(const sim_player_t *p)

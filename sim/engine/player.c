@@ -69,6 +69,7 @@ static void note_out_of_memory(sim_player_t *p, const sim_tensor_t *tensor, uint
 bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
                       sim_block_t *block_p)
 {
+    p->current = tensor;
     if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
         note_out_of_memory(p, tensor, bytes);
         return false;
@@ -94,6 +95,7 @@ bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t byte
 
 void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
 {
+    p->current = tensor;
     sim_account_remove(&p->account, tensor, sim_alloc_block_bytes(p->alloc, block));
     p->owners[block].tensor = NULL;
     sim_alloc_free(p->alloc, block);
@@ -215,8 +217,7 @@ static const sim_tensor_t border_tensors[SIM_N_SLOTS_FIXED] = {
 static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
 {
     uint64_t bytes = slot == SIM_SLOT_INPUT ? c->chunk.in_bytes : c->chunk.out_bytes;
-    return sim_player_alloc(p, &border_tensors[slot], bytes, 0,
-                            &slots_of(c, microbatch)[slot]);
+    return sim_player_alloc(p, &border_tensors[slot], bytes, 0, &slots_of(c, microbatch)[slot]);
 }
 
 static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step, int slot)

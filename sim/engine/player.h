@@ -69,6 +69,7 @@ typedef struct {
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
 
+    const sim_tensor_t *current; /* of the allocation or free that is under way */
     sim_owner_t *owners;
     uint32_t cap_owners;
     uint64_t n_ops;   /* allocations and frees so far */
@@ -119,6 +120,9 @@ typedef bool (*sim_owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t 
 bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg);
 
 /* The parts of a run, in order. False as above. */
+/* Whether the optimizer step of `iteration` (from 1) is left out. */
+bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iteration);
+
 /* Bytes of an element of the gradient buffers. */
 uint64_t sim_player_grad_bytes(const sim_player_t *p);
 

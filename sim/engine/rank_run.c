@@ -17,13 +17,6 @@ struct sim_rank_run {
     sim_rank_result_t result;
 };
 
-/* Dynamic loss scaling starts at 2^32 and halves at every second overflow (hysteresis 2), so the
- * first steps of an fp16 run are skipped: Megatron-LM --initial-loss-scale, --hysteresis. */
-static bool is_step_skipped(const sim_scenario_t *s, uint32_t iteration)
-{
-    return s->fp16 && iteration <= 2;
-}
-
 static void note_iteration(const sim_player_t *p, sim_rank_result_t *result)
 {
     result->iterations[result->n_iterations++] = (sim_iteration_t){
@@ -114,7 +107,8 @@ static void end_iteration(sim_rank_run_t *run)
 {
     sim_player_t *p = &run->player;
     if (run->has_memory)
-        run->has_memory = sim_player_step(p, is_step_skipped(p->scenario, run->iteration));
+        run->has_memory =
+            sim_player_step(p, sim_player_is_step_skipped(p->scenario, run->iteration));
     if (run->has_memory)
         note_iteration(p, &run->result);
     run->iteration++;
