@@ -80,21 +80,16 @@ static bool is_memory_line(const diag_record_t *rec)
            rec->kind != DIAG_KIND_NCCL_USE;
 }
 
+/* Reserved memory jumps by whole segments and is much alike on all ranks: what was allocated says
+ * more. */
 static uint64_t peak_of(const diag_record_t *rec)
 {
-    static const diag_figure_t by[] = { DIAG_MAX_RESERVED, DIAG_RESERVED, DIAG_MAX_ALLOCATED,
-                                        DIAG_ALLOCATED, DIAG_USED };
+    static const diag_figure_t by[] = { DIAG_MAX_ALLOCATED, DIAG_MAX_RESERVED, DIAG_ALLOCATED,
+                                        DIAG_RESERVED, DIAG_USED };
     for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++)
         if (known(rec->figures[by[i]]))
             return rec->figures[by[i]];
     return 0;
-}
-
-/* Reserved memory can jump by a whole segment: what was allocated says more about growth. */
-static uint64_t growing(const diag_record_t *rec)
-{
-    return known(rec->figures[DIAG_MAX_ALLOCATED]) ? rec->figures[DIAG_MAX_ALLOCATED]
-                                                   : peak_of(rec);
 }
 
 /* Whether b has a higher peak; what PyTorch says of itself comes before what nvidia-smi sees. */
@@ -103,7 +98,12 @@ static bool is_higher(const diag_record_t *a, const diag_record_t *b)
     if (a == NULL)
         return true;
     bool a_smi = a->kind == DIAG_KIND_SMI, b_smi = b->kind == DIAG_KIND_SMI;
-    return a_smi != b_smi ? a_smi : peak_of(b) > peak_of(a);
+    if (a_smi != b_smi)
+        return a_smi;
+    if (peak_of(a) != peak_of(b))
+        return peak_of(b) > peak_of(a);
+    uint64_t a_reserved = a->figures[DIAG_MAX_RESERVED], b_reserved = b->figures[DIAG_MAX_RESERVED];
+    return known(a_reserved) && known(b_reserved) && b_reserved > a_reserved;
 }
 
 static bool is_first_of_its_rank(const diag_log_t *log, size_t i)
@@ -537,17 +537,17 @@ static void note_growth(const diag_log_t *log, diag_result_t *res)
         return;
     for (size_t i = 0; i < log->n_records; i++) {
         const diag_record_t *rec = &log->records[i];
-        if (rec->kind != res->peak->kind || rec->rank != res->peak->rank || growing(rec) == 0)
+        if (rec->kind != res->peak->kind || rec->rank != res->peak->rank || peak_of(rec) == 0)
             continue;
         if (first == NULL)
             first = rec;
         last = rec;
     }
-    if (first == last || growing(last) / 51 <= growing(first) / 50)
+    if (first == last || peak_of(last) / 51 <= peak_of(first) / 50)
         return;
     bool is_second = first->iteration == 1 && last->iteration == 2;
-    say(&res->notes, "The peak grew from %s (line %zu) to %s (line %zu)%s.", AMOUNT(growing(first)),
-        first->line, AMOUNT(growing(last)), last->line,
+    say(&res->notes, "The peak grew from %s (line %zu) to %s (line %zu)%s.", AMOUNT(peak_of(first)),
+        first->line, AMOUNT(peak_of(last)), last->line,
         is_second ? ": Adam's moments are made in the first optimizer step, so that the second "
                     "iteration needs more"
                   : "");
