@@ -99,7 +99,7 @@ else
 fi
 
 # ---- some ranks only ----
-expect "--ranks shows these ranks" 0 '^6 +dp0 pp3' "$MBSIM" fits.ini --ranks 2,6
+expect "--ranks shows these ranks" 0 '^6 +pp3 dp0' "$MBSIM" fits.ini --ranks 2,6
 check "--ranks shows no others" sh -c 'test "$("$0" fits.ini --ranks 2,6 --csv - | wc -l)" -eq 3' "$MBSIM"
 "$MBSIM" fits.ini --ranks 2,6 > ranks.txt
 mpi 4 "$MBSIM" fits.ini --ranks 2,6 > many.txt

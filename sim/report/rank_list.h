@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Write the members of is_in[0 .. n) into `buf` (room for size > 16 bytes), cut with ".." when they
+/* Write the members of is_in[0 .. n) into `buf` (room for size > 4 bytes), cut with ".." when they
  * do not fit. Returns `buf`. */
 const char *sim_rank_list_format(const bool *is_in, uint32_t n, char *buf, size_t size);
 

@@ -121,11 +121,11 @@ enum { N_AXES = 5 };
 
 static void list_axes(const topo_grid_t *grid, axis_t axes[static N_AXES])
 {
-    axes[0] = (axis_t){ "tp", grid->tp, offsetof(topo_coord_t, tp) };
-    axes[1] = (axis_t){ "cp", grid->cp, offsetof(topo_coord_t, cp) };
-    axes[2] = (axis_t){ "ep", grid->ep, offsetof(topo_coord_t, ep) };
-    axes[3] = (axis_t){ "dp", grid->dp, offsetof(topo_coord_t, dp) };
-    axes[4] = (axis_t){ "pp", grid->pp, offsetof(topo_coord_t, pp) };
+    axes[0] = (axis_t){ "pp", grid->pp, offsetof(topo_coord_t, pp) };
+    axes[1] = (axis_t){ "tp", grid->tp, offsetof(topo_coord_t, tp) };
+    axes[2] = (axis_t){ "cp", grid->cp, offsetof(topo_coord_t, cp) };
+    axes[3] = (axis_t){ "ep", grid->ep, offsetof(topo_coord_t, ep) };
+    axes[4] = (axis_t){ "dp", grid->dp, offsetof(topo_coord_t, dp) };
 }
 
 static uint32_t on_axis(const topo_coord_t *coord, const axis_t *axis)
@@ -189,7 +189,7 @@ static int widest(int width, const char *text)
 /* The three columns of text share what the figures leave of the line. */
 static void set_widths(table_t *t)
 {
-    enum { ROOM = SIM_REPORT_COLUMNS - 3 - N_FIGURES * (FIGURE_WIDTH + 1), MIN_MOMENT = 12 };
+    enum { ROOM = SIM_REPORT_COLUMNS - 3 - N_FIGURES * (FIGURE_WIDTH + 1) };
     t->rank_width = 5;
     t->coordinate_width = 6;
     t->moment_width = 18;
@@ -198,12 +198,12 @@ static void set_widths(table_t *t)
         t->coordinate_width = widest(t->coordinate_width, t->rows[i].coordinates);
         t->moment_width = widest(t->moment_width, t->rows[i].moment);
     }
+    static const int least[][3] = { { 12, 12, 12 }, { 6, 8, 12 } };
     int *const shrink[] = { &t->coordinate_width, &t->rank_width, &t->moment_width };
-    const int least[] = { 12, 8, MIN_MOMENT };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
         while (t->rank_width + t->coordinate_width + t->moment_width > ROOM &&
-               *shrink[i] > least[i])
-            --*shrink[i];
+               *shrink[i % 3] > least[i / 3][i % 3])
+            --*shrink[i % 3];
     }
 }
 
@@ -252,6 +252,8 @@ void sim_report_table(const sim_report_t *report, FILE *out)
     set_widths(&t);
     print_head(&t, out);
     for (uint32_t i = 0; i < t.n_rows; i++) {
+        sim_rank_list_format(t.rows[i].is_in, report->job->classes.n_ranks, t.rows[i].ranks,
+                             (size_t)t.rank_width + 1);
         print_cell(out, t.rows[i].ranks, t.rank_width, true);
         fputc(' ', out);
         print_cell(out, t.rows[i].coordinates, t.coordinate_width, true);

@@ -10,7 +10,7 @@ enum { SIM_REPORT_COLUMNS = 100 };
 /* One line for all ranks whose lines would be the same. */
 void sim_report_table(const sim_report_t *report, FILE *out);
 
-/* "tp 0, cp 0, dp 1, pp 3": the axes along which the job is split, all of them in one form. */
+/* "pp 3, tp 0, dp 1": the axes along which the job is split, all of them in one form. */
 void sim_report_coordinates(const sim_report_t *report, const topo_coord_t *coord, FILE *out);
 
 #endif
