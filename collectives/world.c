@@ -47,6 +47,7 @@ base_status_t coll_world_create(coll_world_t **world_p, base_err_t *err)
         world->ops = &coll_world_mpi;
         coll_world_mpi_start(world);
     }
+    world->last_parcel_p = &world->first_parcel;
     *world_p = world;
     return read_deadline(&world->deadline_ns, err);
 }
@@ -98,6 +99,56 @@ void coll_world_share(const coll_world_t *world, uint32_t *first_gpu_p, uint32_t
 {
     *first_gpu_p = world->first_gpu;
     *n_p = world->n_mine;
+}
+
+/* ---- work shared out piece by piece ---- */
+
+void coll_world_counter_open(coll_world_t *world)
+{
+    world->ops->counter_open(world);
+}
+
+uint64_t coll_world_counter_next(coll_world_t *world)
+{
+    return world->ops->counter_next(world);
+}
+
+void coll_world_keep_parcel(coll_world_t *world, coll_blob_t blob)
+{
+    coll_parcel_t *parcel = base_xcalloc(1, sizeof(*parcel));
+    parcel->blob = blob;
+    *world->last_parcel_p = parcel;
+    world->last_parcel_p = &parcel->next;
+}
+
+void coll_world_post(coll_world_t *world, const void *data, size_t n)
+{
+    if (world->process == 0)
+        coll_world_keep_parcel(world, (coll_blob_t){ .data = coll_copy(data, n), .n = n });
+    else
+        world->ops->post(world, data, n);
+}
+
+bool coll_world_fetch(coll_world_t *world, coll_blob_t *blob_p)
+{
+    world->ops->poll(world);
+    coll_parcel_t *parcel = world->first_parcel;
+    if (parcel == NULL)
+        return false;
+    *blob_p = parcel->blob;
+    world->first_parcel = parcel->next;
+    if (parcel->next == NULL)
+        world->last_parcel_p = &world->first_parcel;
+    free(parcel);
+    return true;
+}
+
+static void free_parcels(coll_world_t *world)
+{
+    coll_blob_t blob;
+    world->ops = &coll_world_self; /* nothing arrives any more */
+    while (coll_world_fetch(world, &blob))
+        free(blob.data);
 }
 
 /* ---- mailboxes ---- */
@@ -211,6 +262,7 @@ void coll_blobs_free(coll_blob_t *blobs, uint32_t n)
 int coll_world_finish(coll_world_t *world, int code)
 {
     code = world->ops->finish(world, code);
+    free_parcels(world);
     for (uint32_t i = 0; i < world->n_mine; i++)
         free(world->mailboxes[i].messages);
     free(world->mailboxes);

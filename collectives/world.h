@@ -94,6 +94,22 @@ base_status_t coll_world_gather(coll_world_t *world, const void *data, size_t n,
                                 coll_blob_t **blobs_p, base_err_t *err);
 void coll_blobs_free(coll_blob_t *blobs, uint32_t n);
 
+/* ---- work that is shared out piece by piece, instead of GPUs ---- */
+
+/* Everybody together, once: a counter in process 0's memory that all can reach from outside. */
+void coll_world_counter_open(coll_world_t *world);
+
+/* The next number: 0, 1, 2, ..., each to one process alone. */
+uint64_t coll_world_counter_next(coll_world_t *world);
+
+/* Hand n bytes to process 0, from any process, itself included. */
+void coll_world_post(coll_world_t *world, const void *data, size_t n);
+
+/* Process 0: the next piece that was posted, each process's in its order; false when none has
+ * arrived yet. blob_p->data is the caller's to free. Never blocks. What was posted before its
+ * sender came to coll_world_gather() has arrived when that returns. */
+bool coll_world_fetch(coll_world_t *world, coll_blob_t *blob_p);
+
 /* Everybody ends with process 0's code, which is returned; the world is gone. */
 int coll_world_finish(coll_world_t *world, int code);
 

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_MESSAGE = 1, TAG_REPORT, TAG_VERDICT, TAG_BLOB, TAG_CODE, TAG_BYE };
+enum { TAG_MESSAGE = 1, TAG_REPORT, TAG_VERDICT, TAG_BLOB, TAG_PARCEL, TAG_CODE, TAG_BYE };
 
 /* Deadlines without any sign from a process before the watchdog gives up on it, and before a
  * process gives up on the watchdog. */
@@ -50,6 +50,7 @@ typedef struct {
     bool verdict, have_code;
     int code;
     report_t mine;
+    MPI_Win counter_window; /* MPI_WIN_NULL until it is opened */
     /* Process 0 only. */
     report_t *reports;
     coll_blob_t *blobs;
@@ -110,6 +111,7 @@ void coll_world_mpi_start(coll_world_t *world)
     world->n_processes = (uint32_t)size;
     mpi_state_t *state = base_xcalloc(1, sizeof(*state));
     world->state = state;
+    state->counter_window = MPI_WIN_NULL;
     if (rank == 0) {
         state->reports = base_xcalloc(world->n_processes, sizeof(state->reports[0]));
         state->blobs = base_xcalloc(world->n_processes, sizeof(state->blobs[0]));
@@ -201,6 +203,9 @@ static void receive(coll_world_t *world, const MPI_Status *status)
         state->n_blobs++;
         state->n_arrivals++;
         return; /* the data is kept */
+    case TAG_PARCEL:
+        coll_world_keep_parcel(world, (coll_blob_t){ .data = data, .n = (size_t)n });
+        return; /* the data is kept */
     case TAG_CODE:
         memcpy(&state->code, data, sizeof(state->code));
         state->have_code = true;
@@ -258,6 +263,50 @@ static void mpi_broadcast(coll_world_t *world, char **data_p, size_t *n_p)
         MPI_Ibcast(*data_p + at, length, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
         wait_request(&request);
     }
+}
+
+/* ---- work shared out piece by piece ---- */
+
+static void mpi_counter_open(coll_world_t *world)
+{
+    mpi_state_t *state = world->state;
+    uint64_t *counter;
+    MPI_Aint bytes = world->process == 0 ? (MPI_Aint)sizeof(*counter) : 0;
+    MPI_Win_allocate(bytes, sizeof(*counter), MPI_INFO_NULL, MPI_COMM_WORLD, &counter,
+                     &state->counter_window);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, state->counter_window);
+    if (world->process == 0) {
+        const uint64_t zero = 0;
+        MPI_Put(&zero, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, state->counter_window);
+        MPI_Win_flush(0, state->counter_window);
+    }
+    MPI_Request request;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    wait_request(&request);
+}
+
+static uint64_t mpi_counter_next(coll_world_t *world)
+{
+    mpi_state_t *state = world->state;
+    const uint64_t one = 1;
+    uint64_t number = 0;
+    MPI_Fetch_and_op(&one, &number, MPI_UINT64_T, 0, 0, MPI_SUM, state->counter_window);
+    MPI_Win_flush(0, state->counter_window);
+    return number;
+}
+
+static void counter_close(mpi_state_t *state)
+{
+    if (state->counter_window == MPI_WIN_NULL)
+        return;
+    MPI_Win_unlock_all(state->counter_window);
+    MPI_Win_free(&state->counter_window);
+}
+
+static void mpi_post(coll_world_t *world, const void *data, size_t n)
+{
+    post(world, 0, TAG_PARCEL, data, n);
+    reap_sends(world->state);
 }
 
 /* ---- watchdog ---- */
@@ -477,6 +526,7 @@ static int mpi_finish(coll_world_t *world, int code)
     free(state->reports);
     free(state->requests);
     free(state->buffers);
+    counter_close(state);
     free(state);
     MPI_Finalize();
     return code;
@@ -489,6 +539,9 @@ const coll_world_ops_t coll_world_mpi = {
     .poll = mpi_poll,
     .wait = mpi_wait,
     .gather = mpi_gather,
+    .counter_open = mpi_counter_open,
+    .counter_next = mpi_counter_next,
+    .post = mpi_post,
     .finish = mpi_finish,
     .abort = mpi_abort,
 };

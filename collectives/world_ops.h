@@ -18,9 +18,19 @@ typedef struct {
                           base_err_t *err);
     base_status_t (*gather)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p,
                             base_err_t *err);
+    void (*counter_open)(coll_world_t *world);
+    uint64_t (*counter_next)(coll_world_t *world);
+    /* To process 0 from another one. */
+    void (*post)(coll_world_t *world, const void *data, size_t n);
     int (*finish)(coll_world_t *world, int code);
     void (*abort)(coll_world_t *world, int code) __attribute__((noreturn));
 } coll_world_ops_t;
+
+/* A piece that was posted to process 0. */
+typedef struct coll_parcel {
+    struct coll_parcel *next;
+    coll_blob_t blob;
+} coll_parcel_t;
 
 /* Messages that have arrived at one GPU and were not taken, in order of arrival. */
 typedef struct {
@@ -33,8 +43,10 @@ struct coll_world {
     uint32_t process, n_processes;
     uint64_t deadline_ns;
     uint32_t n_gpus, first_gpu, n_mine;
-    coll_mailbox_t *mailboxes; /* by gpu - first_gpu */
-    void *state;               /* of the ops */
+    coll_mailbox_t *mailboxes;                    /* by gpu - first_gpu */
+    coll_parcel_t *first_parcel, **last_parcel_p; /* process 0: arrived and not fetched */
+    uint64_t counter;                             /* of a world of one process */
+    void *state;                                  /* of the ops */
 };
 
 extern const coll_world_ops_t coll_world_self;
@@ -47,6 +59,9 @@ void coll_world_mpi_start(coll_world_t *world);
 
 /* Put a message into the mailbox of its GPU, which is played here. */
 void coll_world_deliver(coll_world_t *world, const coll_message_t *message);
+
+/* Keep `blob` (now owned by the world) until it is fetched. Process 0. */
+void coll_world_keep_parcel(coll_world_t *world, coll_blob_t blob);
 
 /* Whether one of the expected messages is there. */
 bool coll_world_has_any(const coll_world_t *world, const coll_message_t *expected, size_t n);

@@ -47,6 +47,22 @@ static base_status_t self_gather(coll_world_t *world, const void *data, size_t n
     return BASE_OK;
 }
 
+static void self_counter_open(coll_world_t *world)
+{
+    world->counter = 0;
+}
+
+static uint64_t self_counter_next(coll_world_t *world)
+{
+    return world->counter++;
+}
+
+/* Never called: the only process is process 0. */
+static void self_post(coll_world_t *world, const void *data, size_t n)
+{
+    coll_world_keep_parcel(world, (coll_blob_t){ .data = coll_copy(data, n), .n = n });
+}
+
 static int self_finish(coll_world_t *world, int code)
 {
     (void)world;
@@ -66,6 +82,9 @@ const coll_world_ops_t coll_world_self = {
     .poll = self_poll,
     .wait = self_wait,
     .gather = self_gather,
+    .counter_open = self_counter_open,
+    .counter_next = self_counter_next,
+    .post = self_post,
     .finish = self_finish,
     .abort = self_abort,
 };

@@ -24,6 +24,8 @@ const sim_command_t *sim_commands(size_t *n_p);
 int sim_cmd_run(int argc, char **argv);
 int sim_cmd_replay(int argc, char **argv);
 int sim_cmd_import(int argc, char **argv);
+int sim_cmd_sweep(int argc, char **argv);
+int sim_cmd_merge(int argc, char **argv);
 int sim_cmd_estimate(int argc, char **argv);
 int sim_cmd_validate(int argc, char **argv);
 int sim_cmd_keys(int argc, char **argv);

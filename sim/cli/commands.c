@@ -5,6 +5,10 @@
 
 static const sim_command_t commands[] = {
     { "run", "SCENARIO.ini", "simulate one job: the memory of every rank", sim_cmd_run, true },
+    { "sweep", "SCENARIO.ini", "every legal layout of [sweep]: which fit, by headroom",
+      sim_cmd_sweep, true },
+    { "merge", "FILE...", "the shards of a sweep joined, and what is missing", sim_cmd_merge,
+      false },
     { "estimate", "SCENARIO.ini", "the closed-form estimators beside the simulation",
       sim_cmd_estimate, false },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import, false },

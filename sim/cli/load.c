@@ -25,17 +25,18 @@ void sim_cli_print_diag(const base_diag_t *diag)
 
 /* Everything but reading; false when something was wrong. */
 static bool fill(sim_scenario_t *scenario, const char *name, const char *text, size_t length,
-                 const sim_options_t *options, base_diag_t *diag)
+                 const sim_options_t *options, bool resolves, base_diag_t *diag)
 {
     bool ok = sim_scenario_read(scenario, name, text, length, diag);
     if (scenario->n_settings == 0)
         return false; /* not a scenario at all: what else is missing would only hide that */
     for (size_t i = 0; i < options->sets.n; i++)
         ok = sim_scenario_set_text(scenario, options->sets.text[i], "--set", diag) && ok;
-    return sim_scenario_resolve(scenario, diag) && ok;
+    return (!resolves || sim_scenario_resolve(scenario, diag)) && ok;
 }
 
-static int load_here(const char *path, const sim_options_t *options, sim_scenario_t *scenario)
+static int load_here(const char *path, const sim_options_t *options, bool resolves,
+                     sim_scenario_t *scenario)
 {
     char *text;
     size_t length;
@@ -47,7 +48,7 @@ static int load_here(const char *path, const sim_options_t *options, sim_scenari
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     base_diag_t diag;
     base_diag_init(&diag);
-    bool ok = fill(scenario, name, text, length, options, &diag);
+    bool ok = fill(scenario, name, text, length, options, resolves, &diag);
     sim_cli_print_diag(&diag);
     base_diag_fini(&diag);
     free(text);
@@ -57,7 +58,13 @@ static int load_here(const char *path, const sim_options_t *options, sim_scenari
 int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
 {
     sim_scenario_init(scenario_p);
-    return load_here(path, options, scenario_p);
+    return load_here(path, options, true, scenario_p);
+}
+
+int sim_cli_read(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
+{
+    sim_scenario_init(scenario_p);
+    return load_here(path, options, false, scenario_p);
 }
 
 int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
@@ -69,7 +76,7 @@ int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
     int code = 0;
     sim_scenario_init(scenario_p);
     if (coll_world_process(world) == 0) {
-        code = load_here(path, options, scenario_p);
+        code = load_here(path, options, true, scenario_p);
         text = code == 0 ? sim_scenario_text(scenario_p) : NULL;
         length = text != NULL ? strlen(text) : 0;
     }

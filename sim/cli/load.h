@@ -13,7 +13,10 @@ void sim_cli_print_diag(const base_diag_t *diag);
  * is wrong was printed. *scenario_p is always initialised; free it with sim_scenario_fini(). */
 int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p);
 
-/* The same for every process of the run together: process 0 alone reads and speaks, all get the
+/* The same without resolving: for a scenario whose [sweep] has yet to complete it. */
+int sim_cli_read(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p);
+
+/* As sim_cli_load() for every process of the run together: process 0 alone reads and speaks, all get the
  * same scenario or the same code. */
 int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
                             sim_scenario_t *scenario_p);

@@ -528,13 +528,16 @@ static void check_required(sim_rule_context_t *c)
     }
 }
 
-bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag)
+bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag, const char **broken_p)
 {
     sim_rule_context_t context = { .s = scenario, .diag = diag, .ok = true };
     check_required(&context);
+    *broken_p = context.ok ? NULL : "required keys are given";
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (all_usable(scenario, rules[i].keys))
             rules[i].check(&context);
+        if (!context.ok && *broken_p == NULL)
+            *broken_p = rules[i].text;
     }
     return context.ok;
 }

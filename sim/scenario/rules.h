@@ -45,8 +45,9 @@ void sim_rule_mtp_is_possible(sim_rule_context_t *context);
 /* Elements for each token of the widest tensor that experts or multi-latent attention make. */
 uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *scenario);
 
-/* Check every rule; false when one is broken. Keys must have their derived values. */
-bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag);
+/* Check every rule; false when one is broken, and *broken_p is the text of the first one. Keys must
+ * have their derived values. */
+bool sim_rules_check(const sim_scenario_t *scenario, base_diag_t *diag, const char **broken_p);
 
 /* False when the key has a wrong value, or is required and not given. */
 bool sim_key_is_usable(const sim_scenario_t *scenario, const char *key);

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,6 +418,63 @@ char *sim_scenario_text(const sim_scenario_t *scenario)
         fprintf(out, "%s%s = %s\n", comment ? "; " : "", keys[i].name, value);
         free(value);
     }
+    fclose(out);
+    return text;
+}
+
+/* Whether the key has to stand in sim_scenario_given_text(). */
+static bool is_worth_saying(const sim_scenario_t *scenario, size_t k)
+{
+    sim_key_how_t how = scenario->state->entries[k].how;
+    return how == SIM_KEY_GIVEN || (how == SIM_KEY_SUGGESTED && scenario->hf_config != NULL);
+}
+
+/* The value as given, not what resolving made of it. */
+static char *given_value(const sim_scenario_t *scenario, size_t k)
+{
+    size_t n;
+    const sim_key_t *key = &sim_keys(&n)[k];
+    const sim_key_entry_t *entry = &scenario->state->entries[k];
+    const void *field = const_field_of(scenario, key);
+    return sim_key_format(key, entry->overruled ? entry->given : field);
+}
+
+static void print_sweep(const sim_scenario_t *scenario, FILE *out)
+{
+    if (scenario->n_sweep > 0 || scenario->sweep_tokens_per_batch > 0)
+        fputs("[sweep]\n", out);
+    if (scenario->sweep_tokens_per_batch > 0)
+        fprintf(out, "tokens_per_batch = %" PRIu64 "\n", scenario->sweep_tokens_per_batch);
+    for (size_t i = 0; i < scenario->n_sweep; i++) {
+        const sim_sweep_axis_t *axis = &scenario->sweep[i];
+        fprintf(out, "%s =", axis->key);
+        for (size_t v = 0; v < axis->n_values; v++)
+            fprintf(out, " %s", axis->values[v]);
+        fputc('\n', out);
+    }
+}
+
+char *sim_scenario_given_text(const sim_scenario_t *scenario)
+{
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    char *text;
+    size_t length;
+    const char *section = "";
+    FILE *out = open_memstream(&text, &length);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_worth_saying(scenario, i) || keys[i].offset == offsetof(sim_scenario_t, hf_config))
+            continue;
+        char *value = given_value(scenario, i);
+        if (value == NULL)
+            continue;
+        if (strcmp(section, keys[i].section) != 0)
+            fprintf(out, "[%s]\n", keys[i].section);
+        section = keys[i].section;
+        fprintf(out, "%s = %s\n", keys[i].name, value);
+        free(value);
+    }
+    print_sweep(scenario, out);
     fclose(out);
     return text;
 }

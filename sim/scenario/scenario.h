@@ -109,11 +109,12 @@ typedef enum { SIM_PLACEMENT_BUMP, SIM_PLACEMENT_REUSE, SIM_PLACEMENT_DOWN } sim
 
 typedef enum { SIM_BACKEND_SYNTHETIC, SIM_BACKEND_HOST, SIM_BACKEND_CUDA } sim_backend_t;
 
-/* One line of [sweep]: a key and the values that a sweep gives it, checked against the key's type
- * and range when they were read. */
+/* One line of [sweep]: a key and the values that a sweep gives it, ranges (1..8, 8..64+8, 1..64*2)
+ * written out, checked against the key's type and range when they were read. The single value
+ * "auto", of the keys that split a model over GPUs, stands for all that may be legal. */
 typedef struct {
     const char *section, *key; /* of the table of keys */
-    char **values;             /* n_values texts for sim_scenario_set(); owned */
+    char **values;             /* n_values texts for sim_scenario_set(), or "auto"; owned */
     size_t n_values;
     char *origin; /* "job.ini:31"; owned */
 } sim_sweep_axis_t;
@@ -239,6 +240,7 @@ typedef struct {
     /* [sweep], in file order; commands that do not sweep say that they leave it out. */
     sim_sweep_axis_t *sweep;
     size_t n_sweep;
+    uint64_t sweep_tokens_per_batch; /* global_batch_size * seq_length of every layout; 0 = free */
 
     size_t n_settings; /* lines of the form key = value that sim_scenario_read() saw */
 
@@ -251,6 +253,7 @@ typedef struct {
     uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
     bool *layer_is_moe;      /* by decoder layer, num_layers of them; NULL when dense; owned */
     sim_routing_t *routing;  /* NULL = balanced; owned */
+    const char *broken_rule; /* what must hold and does not, without figures; NULL = all is well */
 } sim_scenario_t;
 
 /* All defaults, nothing derived. Free with sim_scenario_fini(). */
@@ -290,6 +293,10 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag);
 /* Every key with its value as an INI file that reads back to the same scenario; the caller frees.
  */
 char *sim_scenario_text(const sim_scenario_t *scenario);
+
+/* What was given, and [sweep], as an INI file: it reads to a scenario that resolves alike, also after
+ * the same keys were set in both. Keys from a hf_config are written out. The caller frees. */
+char *sim_scenario_given_text(const sim_scenario_t *scenario);
 
 /* Bytes of one element. */
 uint64_t sim_dtype_bytes(sim_dtype_t dtype);

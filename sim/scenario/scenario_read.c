@@ -3,6 +3,7 @@
  * one so that their numbers are known and none is cut. */
 #include "config.h"
 
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/scenario/keys.h"
 #include "sim/scenario/scenario.h"
@@ -10,6 +11,7 @@
 
 #include <ctype.h>
 #include <ini.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,9 +143,107 @@ static void add_sweep_value(reader_t *r, sim_sweep_axis_t *axis, const sim_key_t
     axis->values[axis->n_values++] = base_xstrdup(value);
 }
 
+/* Keys for which "auto" stands for every size that may be legal. */
+static bool can_be_auto(const sim_key_t *key)
+{
+    static const char *const names[] = {
+        "tensor_model_parallel_size",           "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size", "context_parallel_size",
+        "expert_model_parallel_size",           "expert_tensor_parallel_size"
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], key->name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "FIRST..LAST", "FIRST..LAST+STEP" or "FIRST..LAST*FACTOR". False: not a range, or a wrong one. */
+static bool parse_range(const char *value, uint64_t *first_p, uint64_t *last_p, char *op_p,
+                        uint64_t *step_p)
+{
+    const char *dots = strstr(value, "..");
+    if (dots == NULL)
+        return false;
+    char *first = base_xasprintf("%.*s", (int)(dots - value), value);
+    const char *rest = dots + 2;
+    size_t n = strcspn(rest, "+*");
+    char *last = base_xasprintf("%.*s", (int)n, rest);
+    *op_p = rest[n] != '\0' ? rest[n] : '+';
+    *step_p = 1;
+    bool ok = base_u64_parse(first, first_p) && base_u64_parse(last, last_p) &&
+              (rest[n] == '\0' || base_u64_parse(rest + n + 1, step_p)) && *first_p <= *last_p &&
+              (*op_p == '+' ? *step_p > 0 : *step_p > 1 && *first_p > 0);
+    free(first);
+    free(last);
+    return ok;
+}
+
+static void add_sweep_range(reader_t *r, sim_sweep_axis_t *axis, const sim_key_t *key,
+                            const char *value)
+{
+    uint64_t first, last, step;
+    char op;
+    if (!parse_range(value, &first, &last, &op, &step)) {
+        complain(r,
+                 "sweep.%s: '%.40s' is no range; write FIRST..LAST, FIRST..LAST+STEP or "
+                 "FIRST..LAST*FACTOR",
+                 key->name, value);
+        return;
+    }
+    while (first <= last && axis->n_values < MAX_SWEEP_VALUES && r->ok) {
+        char text[24];
+        snprintf(text, sizeof(text), "%" PRIu64, first);
+        add_sweep_value(r, axis, key, text);
+        bool fits =
+            op == '+' ? base_u64_add(first, step, &first) : base_u64_mul(first, step, &first);
+        if (!fits)
+            break;
+    }
+}
+
+/* One value, one range, or auto. */
+static void add_sweep_word(reader_t *r, sim_sweep_axis_t *axis, const sim_key_t *key,
+                           const char *value)
+{
+    bool is_number = key->type == SIM_KEY_COUNT || key->type == SIM_KEY_BYTES;
+    if (strcmp(value, "auto") == 0 && can_be_auto(key)) {
+        axis->values = base_xrealloc(axis->values, axis->n_values + 1, sizeof(*axis->values));
+        axis->values[axis->n_values++] = base_xstrdup(value);
+    } else if (is_number && strstr(value, "..") != NULL) {
+        add_sweep_range(r, axis, key, value);
+    } else {
+        add_sweep_value(r, axis, key, value);
+    }
+}
+
+static void check_auto_stands_alone(reader_t *r, const sim_sweep_axis_t *axis)
+{
+    for (size_t i = 0; i < axis->n_values && axis->n_values > 1; i++) {
+        if (strcmp(axis->values[i], "auto") == 0) {
+            complain(r, "sweep.%s: auto stands alone, without other values", axis->key);
+            return;
+        }
+    }
+}
+
+/* Not a key: what joins global_batch_size and seq_length. */
+static void read_tokens_per_batch(reader_t *r, const char *value)
+{
+    if (r->scenario->sweep_tokens_per_batch != 0)
+        complain(r, "sweep.tokens_per_batch: given twice");
+    else if (!base_u64_parse(value, &r->scenario->sweep_tokens_per_batch) ||
+             r->scenario->sweep_tokens_per_batch == 0)
+        complain(r, "sweep.tokens_per_batch: '%.40s' is not a number of tokens above 0", value);
+}
+
 /* Values are separated by blanks, and by commas too unless one value may itself be a list. */
 static void read_sweep(reader_t *r, const char *name, const char *text)
 {
+    if (strcmp(name, "tokens_per_batch") == 0) {
+        read_tokens_per_batch(r, text);
+        return;
+    }
     const sim_key_t *key;
     const char *same;
     char *origin = origin_of(r);
@@ -164,7 +264,7 @@ static void read_sweep(reader_t *r, const char *name, const char *text)
     for (const char *s = text + strspn(text, blanks); *s != '\0'; s += strspn(s, blanks)) {
         size_t n = strcspn(s, blanks);
         char *value = base_xasprintf("%.*s", (int)n, s);
-        add_sweep_value(r, &axis, key, value);
+        add_sweep_word(r, &axis, key, value);
         free(value);
         s += n;
         if (axis.n_values == MAX_SWEEP_VALUES)
@@ -173,6 +273,7 @@ static void read_sweep(reader_t *r, const char *name, const char *text)
     if (axis.n_values == 0 || axis.n_values == MAX_SWEEP_VALUES)
         complain(r, "sweep.%s: give 1 to %d values, separated by blanks", name,
                  MAX_SWEEP_VALUES - 1);
+    check_auto_stands_alone(r, &axis);
     sim_scenario_t *scenario = r->scenario;
     scenario->sweep =
         base_xrealloc(scenario->sweep, scenario->n_sweep + 1, sizeof(*scenario->sweep));

@@ -297,8 +297,15 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     bool stages = make_stages(scenario, &context); /* a layout says the virtual pipeline size */
     derive_parallel(scenario);
     derive_device(scenario);
-    bool rules = sim_rules_check(scenario, diag);
+    const char *broken;
+    bool rules = sim_rules_check(scenario, diag, &broken);
     bool grid = make_grid(scenario, &context);
-    bool moe = make_moe_layers(scenario, &context);
-    return stages && rules && grid && moe && make_routing(scenario, &context);
+    bool experts = make_moe_layers(scenario, &context);
+    experts = stages && rules && grid && experts && make_routing(scenario, &context);
+    scenario->broken_rule = !grid     ? "the parallel sizes fit world_size"
+                            : !stages ? "the layers can be split over pipeline and virtual pipeline"
+                            : broken != NULL ? broken
+                            : !experts       ? "moe_layer_freq and the routing fit the model"
+                                             : NULL;
+    return experts;
 }

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/base/log.h"
+#include "sim/base/units.h"
+#include "sim/cli/command.h"
+#include "sim/cli/launcher.h"
+#include "sim/cli/load.h"
+#include "sim/study/sweep.h"
+#include "sim/study/sweep_summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N_BEST = 10 };
+
+typedef struct {
+    sim_options_t common;
+    const char *shard, *margin;
+    bool resume;
+} sweep_cli_t;
+
+#define FIELD(name) offsetof(sweep_cli_t, name)
+
+static const sim_option_t own[] = {
+    { "resume", 0, NULL, SIM_OPTION_FLAG, FIELD(resume),
+      "go on with the rows that are in the file already" },
+    { "shard", 0, "I/N", SIM_OPTION_TEXT, FIELD(shard),
+      "every N-th layout only, I from 1 to N or from 0 to N-1 (N and 0 are the same); in a Slurm "
+      "array the default is the task's" },
+    { "margin", 0, "SIZE", SIM_OPTION_TEXT, FIELD(margin),
+      "less headroom is a risk; default a hundredth of the device" },
+};
+
+static const sim_usage_t usage = {
+    .command = "sweep",
+    .arguments = "SCENARIO.ini",
+    .about =
+        "Simulate every legal layout of the [sweep] section. Its keys take lists (1 2 4), ranges\n"
+        "(1..8, 8..64+8, 1..64*2) and, where they split a model over GPUs, auto. --csv and --json\n"
+        "get a row a layout, each as soon as it is done (--json: one object a line), so that a\n"
+        "sweep that was killed goes on with --resume. Under mpirun all processes take part.",
+    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON | SIM_OPTIONS_CSV | SIM_OPTIONS_PROGRESS,
+    .own = own,
+    .n_own = sizeof(own) / sizeof(own[0]),
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+/* ---- options ---- */
+
+static bool parse_shard(const char *text, sim_sweep_options_t *o)
+{
+    const char *slash = strchr(text, '/');
+    uint64_t i, n;
+    char *first = slash != NULL ? strndup(text, (size_t)(slash - text)) : NULL;
+    bool ok = first != NULL && base_u64_parse(first, &i) && base_u64_parse(slash + 1, &n) &&
+              n >= 1 && n <= SIM_LAYOUTS_MAX && i <= n;
+    free(first);
+    if (!ok) {
+        base_log(BASE_LOG_ERROR,
+                 "sweep: --shard %.40s: must be I/N, I from 1 to N (or from 0 to N-1)", text);
+        return false;
+    }
+    o->shard = (uint32_t)(i % n);
+    o->n_shards = (uint32_t)n;
+    return true;
+}
+
+static bool get_number(const char *name, uint64_t *number_p)
+{
+    const char *text = getenv(name);
+    return text != NULL && base_u64_parse(text, number_p);
+}
+
+/* A task of a Slurm array: its place among the tasks of the array, whatever they are numbered. */
+static bool slurm_shard(sim_sweep_options_t *o)
+{
+    uint64_t id, count, first = 0, step = 1;
+    if (!get_number("SLURM_ARRAY_TASK_ID", &id) || !get_number("SLURM_ARRAY_TASK_COUNT", &count))
+        return true;
+    get_number("SLURM_ARRAY_TASK_MIN", &first);
+    get_number("SLURM_ARRAY_TASK_STEP", &step);
+    uint64_t place = id >= first && step > 0 ? (id - first) / step : count;
+    if (place >= count || count > SIM_LAYOUTS_MAX || (step > 0 && (id - first) % step != 0)) {
+        base_log(BASE_LOG_ERROR,
+                 "sweep: SLURM_ARRAY_TASK_ID %" PRIu64 " is not one of the array's %" PRIu64
+                 " tasks in a row; say --shard I/N",
+                 id, count);
+        return false;
+    }
+    o->shard = (uint32_t)((place + 1) % count);
+    o->n_shards = (uint32_t)count;
+    return true;
+}
+
+static bool fill_options(const sweep_cli_t *cli, sim_sweep_options_t *o)
+{
+    const sim_options_t *c = &cli->common;
+    *o = (sim_sweep_options_t){ .n_shards = 1,
+                                .margin_bytes = SIM_SWEEP_MARGIN_DEFAULT,
+                                .rows_path = c->csv != NULL ? c->csv : c->json,
+                                .format = c->csv != NULL ? SIM_ROWS_CSV : SIM_ROWS_JSON,
+                                .resumes = cli->resume };
+    if (c->csv != NULL && c->json != NULL) {
+        base_log(BASE_LOG_ERROR, "sweep: --csv or --json, not both");
+        return false;
+    }
+    bool to_file = o->rows_path != NULL && strcmp(o->rows_path, "-") != 0;
+    if (cli->resume && !to_file) {
+        base_log(BASE_LOG_ERROR, "sweep: --resume needs --csv FILE or --json FILE");
+        return false;
+    }
+    /* Nothing there yet: a first run may say --resume too, as a requeued job does. */
+    if (cli->resume && access(o->rows_path, F_OK) != 0)
+        o->resumes = false;
+    if (cli->margin != NULL && !base_bytes_parse(cli->margin, &o->margin_bytes)) {
+        base_log(BASE_LOG_ERROR, "sweep: --margin %.40s: a size such as 2GiB was expected",
+                 cli->margin);
+        return false;
+    }
+    return cli->shard != NULL ? parse_shard(cli->shard, o) : slurm_shard(o);
+}
+
+/* ---- progress ---- */
+
+typedef struct {
+    bool is_tty;
+    struct timespec start, last;
+} progress_t;
+
+static double seconds_since(const struct timespec *t)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - t->tv_sec) + (double)(now.tv_nsec - t->tv_nsec) / 1e9;
+}
+
+static void show_progress(uint64_t n_done, uint64_t n_todo, void *arg)
+{
+    progress_t *p = arg;
+    double seconds = seconds_since(&p->start);
+    if (n_done < n_todo && seconds_since(&p->last) < (p->is_tty ? 0.2 : 5.0))
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &p->last);
+    fprintf(stderr, "%ssweep: %" PRIu64 " of %" PRIu64 " layouts, %.1f s, %.0f s to go%s",
+            p->is_tty ? "\r" : "", n_done, n_todo, seconds,
+            seconds / (double)n_done * (double)(n_todo - n_done),
+            p->is_tty && n_done < n_todo ? "  " : "\n");
+}
+
+static void set_progress(const sim_options_t *options, sim_sweep_options_t *o, progress_t *p)
+{
+    const char *when = options->progress != NULL ? options->progress : "auto";
+    *p = (progress_t){ .is_tty = isatty(STDERR_FILENO) == 1 };
+    clock_gettime(CLOCK_MONOTONIC, &p->start);
+    p->last = p->start;
+    bool wanted =
+        strcmp(when, "always") == 0 || (strcmp(when, "auto") == 0 && p->is_tty && !options->quiet);
+    if (!wanted)
+        return;
+    o->progress = show_progress;
+    o->progress_arg = p;
+}
+
+/* ---- the command ---- */
+
+static void print_summary(const sweep_cli_t *cli, const sim_sweep_options_t *o,
+                          const sim_sweep_t *sweep)
+{
+    if (o->rows_path != NULL && strcmp(o->rows_path, "-") == 0)
+        return;
+    sim_sweep_print_illegal(&sweep->layouts, cli->common.verbose > 0, stdout);
+    if (o->n_shards > 1)
+        printf("shard %" PRIu32 " of %" PRIu32 ": %" PRIu64 " of them\n",
+               o->shard == 0 ? o->n_shards : o->shard, o->n_shards, sweep->n_shard);
+    if (sweep->n_found > 0)
+        printf("%" PRIu64 " rows were there already\n", sweep->n_found);
+    sim_sweep_print_best(&sweep->rows, N_BEST, stdout);
+}
+
+/* Process 0 reads; the others get what it read. */
+static int load(const sweep_cli_t *cli, sim_scenario_t *scenario_p)
+{
+    coll_world_t *world = sim_launcher_world();
+    bool is_root = coll_world_process(world) == 0;
+    char *text = NULL;
+    size_t length = 0;
+    int code = 2;
+    sim_scenario_init(scenario_p);
+    if (is_root) {
+        sim_scenario_fini(scenario_p);
+        code = sim_cli_read(cli->common.operands[0], &cli->common, scenario_p);
+        text = code == 0 ? sim_scenario_given_text(scenario_p) : NULL;
+        length = text != NULL ? strlen(text) : 0;
+    }
+    coll_world_broadcast(world, &text, &length);
+    if (!is_root && text != NULL) {
+        base_diag_t diag;
+        base_diag_init(&diag);
+        code = sim_scenario_read(scenario_p, cli->common.operands[0], text, length, &diag) ? 0 : 2;
+        base_diag_fini(&diag);
+    }
+    free(text);
+    return code;
+}
+
+static int sweep(const sweep_cli_t *cli)
+{
+    sim_sweep_options_t options;
+    sim_scenario_t scenario;
+    progress_t progress;
+    if (!fill_options(cli, &options))
+        return 2;
+    set_progress(&cli->common, &options, &progress);
+    int code = load(cli, &scenario);
+    if (code == 0) {
+        sim_sweep_t found;
+        base_err_t err = { .text = "" };
+        base_status_t status =
+            sim_sweep_run(&found, &scenario, &options, sim_launcher_world(), &err);
+        code = base_err_exit_code(status);
+        bool is_root = sim_launcher_rank() == 0;
+        if (is_root && status != BASE_OK)
+            base_log(BASE_LOG_ERROR, "sweep: %s", err.text);
+        if (is_root && found.layouts.n_combinations > 0 && found.layouts.n_legal == 0)
+            sim_sweep_print_illegal(&found.layouts, true, stdout);
+        else if (is_root && status == BASE_OK)
+            print_summary(cli, &options, &found);
+        sim_sweep_fini(&found);
+    }
+    sim_scenario_fini(&scenario);
+    return code;
+}
+
+int sim_cmd_sweep(int argc, char **argv)
+{
+    sweep_cli_t cli = { 0 };
+    int code = sim_options_parse(&usage, argc, argv, &cli);
+    if (code == SIM_OPTIONS_GO_ON)
+        code = sweep(&cli);
+    sim_options_fini(&cli.common);
+    return code;
+}
