@@ -23,7 +23,7 @@ typedef struct {
     /* To process 0 from another one. */
     void (*post)(coll_world_t *world, const void *data, size_t n);
     int (*finish)(coll_world_t *world, int code);
-    void (*abort)(coll_world_t *world, int code) __attribute__((noreturn));
+    void (*abort)(coll_world_t *world, int code); /* does not return */
 } coll_world_ops_t;
 
 /* A piece that was posted to process 0. */

@@ -21,7 +21,8 @@ static void print_failures(const CU_pFailureRecord first)
         printf("# %s:%u: %s\n", f->strFileName, f->uiLineNumber, f->strCondition);
 }
 
-static void test_complete(const CU_pTest test, const CU_pSuite suite, const CU_pFailureRecord failure)
+static void test_complete(const CU_pTest test, const CU_pSuite suite,
+                          const CU_pFailureRecord failure)
 {
     n_done++;
     if (failure != NULL) {

@@ -57,9 +57,7 @@ expect() {
 mpi() {
   mpi_n=$1
   shift
-  # Open MPI leaks by itself, so a sanitizer may not look for leaks here.
-  ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" \
-    timeout -k 5 120 mpirun -np "$mpi_n" "$@"
+  timeout -k 5 120 mpirun -np "$mpi_n" "$@"
 }
 
 done_testing() {

@@ -74,7 +74,8 @@ static CU_TestInfo tests[] = {
     { "products beyond 64 bits are refused", products_beyond_64_bits_are_refused },
     { "sizes are read exactly", sizes_are_read_exactly },
     { "sizes are printed in the nearest unit", sizes_are_printed_in_the_nearest_unit },
-    { "the nearest name is found and far ones are not", the_nearest_name_is_found_and_far_ones_are_not },
+    { "the nearest name is found and far ones are not",
+      the_nearest_name_is_found_and_far_ones_are_not },
     CU_TEST_INFO_NULL,
 };
 

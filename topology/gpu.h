@@ -22,7 +22,7 @@ typedef struct {
     /* GPUs that NVLink joins: 1 = none, 2 = a pair under a bridge, 8 = a board, 72 = a rack. */
     uint32_t nvlink_domain;
     uint32_t node_gpus; /* of one host in NVIDIA's own design */
-    const char *source;     /* where the capacity was read */
+    const char *source; /* where the capacity was read */
 } topo_gpu_t;
 
 /* By name or alias, case and '_'/'-' ignored; NULL when not known. */

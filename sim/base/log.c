@@ -26,7 +26,8 @@ void base_log(base_log_level_t level, const char *fmt, ...)
     va_end(ap);
     /* One call, so that lines of several ranks do not mix. */
     if (max_level >= BASE_LOG_DEBUG)
-        fprintf(stderr, "mbsim[%d]: %s%s\n", my_rank, level == BASE_LOG_WARN ? "warning: " : "", line);
+        fprintf(stderr, "mbsim[%d]: %s%s\n", my_rank, level == BASE_LOG_WARN ? "warning: " : "",
+                line);
     else
         fprintf(stderr, "mbsim: %s%s\n", level == BASE_LOG_WARN ? "warning: " : "", line);
 }

@@ -352,6 +352,7 @@ int sim_cmd_replay(int argc, char **argv)
     int code = sim_options_parse(&usage, argc, argv, &options);
     if (code == SIM_OPTIONS_GO_ON)
         code = replay(&options);
+    free(options.confs.text);
     sim_options_fini(&options.common);
     return code;
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -172,13 +171,11 @@ static bool want_alive_id(parser_t *p, field_t field, uint32_t *block_p)
 
 static bool want_fraction(parser_t *p, field_t field, double *fraction_p)
 {
-    char text[64], *end = text;
-    double value = NAN;
-    if (field.len > 0 && field.len < sizeof(text)) {
+    char text[64] = "";
+    if (field.len < sizeof(text))
         memcpy(text, field.at, field.len);
-        text[field.len] = '\0';
-        value = strtod(text, &end);
-    }
+    char *end;
+    double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= 0.0 && value < 1.0)) {
         complain(p, "memory fraction is '%.*s', not a number in [0, 1)",
                  (int)(field.len < 40 ? field.len : 40), field.at);

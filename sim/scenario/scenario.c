@@ -155,7 +155,7 @@ void sim_scenario_copy(sim_scenario_t *copy_p, const sim_scenario_t *scenario)
 static void normal_name(char out[static MAX_NAME], const char *name)
 {
     size_t n = 0;
-    for (; name[n] != '\0' && n < MAX_NAME - 1; n++)
+    for (; n < MAX_NAME - 1 && name[n] != '\0'; n++)
         out[n] = name[n] == '-' ? '_' : (char)tolower((unsigned char)name[n]);
     out[n] = '\0';
 }

@@ -199,7 +199,7 @@ static long long operand(arithmetic_t *a)
     char name[MAX_NAME];
     size_t n = 0;
     a->s += strspn(a->s, "${");
-    while (is_name_char(a->s[n]) && n < sizeof(name) - 1) {
+    while (n < sizeof(name) - 1 && is_name_char(a->s[n])) {
         name[n] = a->s[n];
         n++;
     }
