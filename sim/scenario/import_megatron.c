@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char by_default[] = "Megatron-LM's default";
 
@@ -549,8 +550,26 @@ static void judge(sim_import_t *import, const sim_import_arg_t *a, bool fp32_gra
     }
 }
 
+/* Variables of NCCL that have a key. */
+static void resolve_nccl(sim_import_t *import)
+{
+    size_t n;
+    const sim_key_alias_t *aliases = sim_key_aliases(&n);
+    for (size_t i = 0; i < import->n_env; i++) {
+        const sim_import_env_t *env = &import->env[i];
+        for (size_t a = 0; a < n && strncmp(env->name, "NCCL_", 5) == 0; a++) {
+            if (strcasecmp(aliases[a].name, env->name) != 0 || *env->value == '\0')
+                continue;
+            char *from = base_xasprintf("environment %s", env->name);
+            emit(import, "nccl", aliases[a].key, env->value, from, NULL);
+            free(from);
+        }
+    }
+}
+
 static void resolve_environment(sim_import_t *import)
 {
+    resolve_nccl(import);
     const char *conf = sim_import_env(import, "PYTORCH_CUDA_ALLOC_CONF");
     const char *name = "environment PYTORCH_CUDA_ALLOC_CONF";
     if (conf == NULL) {

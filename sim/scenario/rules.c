@@ -406,6 +406,32 @@ static void something_is_left(sim_rule_context_t *c)
                         c->s->reserved_outside_bytes, c->s->memory_bytes);
 }
 
+static void nccl_version_is_one(sim_rule_context_t *c)
+{
+    if (c->s->nccl_version != NULL && coll_nccl_version_parse(c->s->nccl_version) == 0)
+        sim_rule_broken(c, "version", "'%.40s' is not a version of NCCL such as 2.28.9",
+                        c->s->nccl_version);
+}
+
+static void nccl_algorithms_are_known(sim_rule_context_t *c)
+{
+    uint32_t algos;
+    if (!coll_nccl_algo_parse(c->s->nccl_algo, &algos))
+        sim_rule_broken(c, "algo",
+                        "'%.40s' is not a list of Ring, Tree, NVLS, NVLSTree, PAT, CollNet, after "
+                        "^ of those that may not be used",
+                        c->s->nccl_algo);
+}
+
+static void links_divide_hosts(sim_rule_context_t *c)
+{
+    uint64_t domain = c->s->nvlink_domain, node = c->s->gpus_per_node;
+    if (domain > 0 && node > 0 && domain % node != 0 && node % domain != 0)
+        sim_rule_broken(c, "nvlink_domain",
+                        U64 " GPUs are neither a part nor a multiple of the " U64 " of a host",
+                        domain, node);
+}
+
 static void simulated_backend(sim_rule_context_t *c)
 {
     if (c->s->backend != SIM_BACKEND_SYNTHETIC)
@@ -479,6 +505,9 @@ static const sim_rule_t rules[] = {
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "gpu", "the GPU is known", gpu_is_known },
     { "reserved_outside_bytes memory_bytes gpu", "reserved_outside_bytes leaves memory to use", something_is_left },
+    { "version", "the version of NCCL can be read", nccl_version_is_one },
+    { "algo", "NCCL's algorithms are known", nccl_algorithms_are_known },
+    { "nvlink_domain gpus_per_node gpu", "NVLink joins parts of hosts or whole hosts", links_divide_hosts },
     { "backend", "the backend is there", simulated_backend },
     { "seq_length micro_batch_size num_layers hidden_size num_attention_heads kv_channels ffn_hidden_size padded_vocab_size", "sizes fit 64 bits", tensors_fit_64_bits },
 };

@@ -5,6 +5,7 @@
 #ifndef SIM_SCENARIO_SCENARIO_H
 #define SIM_SCENARIO_SCENARIO_H
 
+#include "collectives/nccl_memory.h"
 #include "sim/base/diag.h"
 #include "sim/base/err.h"
 #include "sim/scenario/routing.h"
@@ -109,6 +110,12 @@ typedef enum { SIM_PLACEMENT_BUMP, SIM_PLACEMENT_REUSE, SIM_PLACEMENT_DOWN } sim
 
 typedef enum { SIM_BACKEND_SYNTHETIC, SIM_BACKEND_HOST, SIM_BACKEND_CUDA } sim_backend_t;
 
+/* NCCL_P2P_LEVEL: how far apart GPUs without NVLink may be to reach each other directly. */
+typedef enum { SIM_P2P_AUTO, SIM_P2P_NEVER, SIM_P2P_NVLINK, SIM_P2P_ANYWHERE } sim_p2p_level_t;
+
+/* NCCL_NET_GDR_LEVEL: whether NICs reach GPU memory. */
+typedef enum { SIM_GDR_AUTO, SIM_GDR_NEVER } sim_gdr_level_t;
+
 /* One line of [sweep]: a key and the values that a sweep gives it, ranges (1..8, 8..64+8, 1..64*2)
  * written out, checked against the key's type and range when they were read. The single value
  * "auto", of the keys that split a model over GPUs, stands for all that may be legal. */
@@ -148,11 +155,11 @@ typedef struct {
     /* [moe] */
     uint64_t num_experts; /* 0 = dense */
     uint64_t moe_router_topk;
-    uint64_t moe_ffn_hidden_size;                  /* 0 = ffn_hidden_size */
-    uint64_t moe_shared_expert_intermediate_size;  /* 0 = no shared expert */
-    uint64_t moe_latent_size;                      /* 0 = none */
+    uint64_t moe_ffn_hidden_size;                 /* 0 = ffn_hidden_size */
+    uint64_t moe_shared_expert_intermediate_size; /* 0 = no shared expert */
+    uint64_t moe_latent_size;                     /* 0 = none */
     bool moe_shared_expert_overlap, moe_shared_expert_gate;
-    char *moe_layer_freq;                          /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
+    char *moe_layer_freq; /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
     sim_dispatcher_t moe_token_dispatcher_type;
     sim_flex_t moe_flex_dispatcher_backend;
     bool moe_grouped_gemm, moe_permute_fusion, moe_router_fusion;
@@ -225,9 +232,32 @@ typedef struct {
     char *gpu;                       /* as written */
     const topo_gpu_t *gpu_p;         /* resolved, never NULL in a valid scenario */
     uint64_t memory_bytes;           /* total memory; default: the GPU's */
-    uint64_t reserved_outside_bytes; /* context, communicators and others; not usable by PyTorch */
+    uint64_t reserved_outside_bytes; /* not usable by PyTorch; 0 = by estimate_outside */
     sim_backend_t backend;
     char *cublas_workspace_config; /* text of CUBLAS_WORKSPACE_CONFIG, NULL = not set */
+
+    bool estimate_outside; /* when reserved_outside_bytes is 0 */
+
+    /* [cluster] */
+    uint64_t gpus_per_node, nvlink_domain, nics_per_node; /* default: by the GPU */
+    uint64_t nic_gbit_per_s;                              /* default: by the GPU */
+
+    /* [nccl]; counts and sizes of 0 = not set */
+    char *nccl_version;   /* NULL = the software's */
+    bool nccl_eager_init; /* init_process_group(device_id=...) */
+    uint64_t nccl_buffsize, nccl_ll_buffsize, nccl_ll128_buffsize;
+    uint64_t nccl_min_nchannels, nccl_max_nchannels, nccl_min_ctas, nccl_max_ctas;
+    uint64_t nccl_min_p2p_nchannels, nccl_max_p2p_nchannels, nccl_nchannels_per_net_peer;
+    uint64_t nccl_p2p_max_peers, nccl_nvls_nchannels, nccl_nvls_chunksize;
+    uint64_t nccl_p2p_nvl_chunksize, nccl_p2p_pci_chunksize, nccl_p2p_net_chunksize;
+    uint64_t nccl_multicast_bytes;
+    coll_switch_t nccl_cumem_enable, nccl_nvls_enable, nccl_runtime_connect, nccl_pat_enable;
+    coll_switch_t nccl_net_shared_buffers;
+    sim_p2p_level_t nccl_p2p_level;
+    sim_gdr_level_t nccl_net_gdr_level;
+    bool nccl_p2p_disable, nccl_pxn_disable, nccl_ib_disable;
+    char *nccl_algo; /* NULL = all */
+    uint64_t nccl_log_coll, nccl_log_nvls, nccl_log_p2p, nccl_log_per_peer;
 
     /* [allocator] */
     char *conf;         /* text of PYTORCH_CUDA_ALLOC_CONF, NULL = defaults */

@@ -22,11 +22,13 @@ enum {
     MAX_BATCH = 1 << 24,
     MAX_MICRO_BATCH = 1 << 14,
     MAX_WORLD = 1 << 20,
+    MAX_NODE = 1 << 12,
     MAX_PIPELINE = 1 << 10, /* ranks, and chunks of each */
     MAX_EXPERTS = 1 << 16,
 };
-#define MAX_ELEMENTS (UINT64_C(1) << 48)
-#define MAX_BYTES    (UINT64_C(1) << 50)
+#define MAX_ELEMENTS   (UINT64_C(1) << 48)
+#define MAX_NCCL_BYTES (UINT64_C(1) << 32) /* of one buffer */
+#define MAX_BYTES      (UINT64_C(1) << 50)
 
 static const sim_choice_t activations[] = {
     { "gelu", SIM_ACT_GELU },
@@ -84,18 +86,12 @@ static const sim_choice_t methods[] = {
     { NULL, 0 },
 };
 static const sim_choice_t modules[] = {
-    { "core_attn", SIM_MODULE_CORE_ATTN },
-    { "mlp", SIM_MODULE_MLP },
-    { "layernorm", SIM_MODULE_LAYERNORM },
-    { "moe", SIM_MODULE_MOE },
-    { "moe_act", SIM_MODULE_MOE_ACT },
-    { "shared_experts", SIM_MODULE_SHARED_EXPERTS },
-    { "mla_up_proj", SIM_MODULE_MLA_UP_PROJ },
-    { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
-    { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED },
-    { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
-    { "mhc", SIM_CHOICE_NOT_SIMULATED },
-    { NULL, 0 },
+    { "core_attn", SIM_MODULE_CORE_ATTN },       { "mlp", SIM_MODULE_MLP },
+    { "layernorm", SIM_MODULE_LAYERNORM },       { "moe", SIM_MODULE_MOE },
+    { "moe_act", SIM_MODULE_MOE_ACT },           { "shared_experts", SIM_MODULE_SHARED_EXPERTS },
+    { "mla_up_proj", SIM_MODULE_MLA_UP_PROJ },   { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
+    { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
+    { "mhc", SIM_CHOICE_NOT_SIMULATED },         { NULL, 0 },
 };
 static const sim_choice_t dispatchers[] = {
     { "allgather", SIM_DISPATCHER_ALLGATHER },
@@ -142,16 +138,20 @@ static const sim_choice_t optimizers[] = {
     { NULL, 0 },
 };
 static const sim_choice_t cp_comms[] = {
-    { "p2p", SIM_CP_P2P }, { "all_gather", SIM_CP_ALL_GATHER }, { "a2a", SIM_CP_A2A },
-    { "a2a+p2p", SIM_CHOICE_NOT_SIMULATED }, { NULL, 0 },
+    { "p2p", SIM_CP_P2P }, { "all_gather", SIM_CP_ALL_GATHER },
+    { "a2a", SIM_CP_A2A }, { "a2a+p2p", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
 };
 static const sim_choice_t fp8_formats[] = {
-    { "none", SIM_FP8_NONE }, { "false", SIM_FP8_NONE }, { "hybrid", SIM_FP8_HYBRID },
-    { "e4m3", SIM_FP8_E4M3 }, { NULL, 0 },
+    { "none", SIM_FP8_NONE },
+    { "false", SIM_FP8_NONE },
+    { "hybrid", SIM_FP8_HYBRID },
+    { "e4m3", SIM_FP8_E4M3 },
+    { NULL, 0 },
 };
 static const sim_choice_t fp8_recipes[] = {
-    { "delayed", SIM_FP8_DELAYED },     { "tensorwise", SIM_FP8_TENSORWISE },
-    { "blockwise", SIM_FP8_BLOCKWISE }, { "mxfp8", SIM_FP8_MXFP8 },
+    { "delayed", SIM_FP8_DELAYED },         { "tensorwise", SIM_FP8_TENSORWISE },
+    { "blockwise", SIM_FP8_BLOCKWISE },     { "mxfp8", SIM_FP8_MXFP8 },
     { "custom", SIM_CHOICE_NOT_SIMULATED }, { NULL, 0 },
 };
 static const sim_choice_t dtypes[] = {
@@ -161,6 +161,35 @@ static const sim_choice_t dtypes[] = {
     { "fp16", SIM_DTYPE_FP16 },          { "float16", SIM_DTYPE_FP16 },
     { "torch.float16", SIM_DTYPE_FP16 }, { "fp8", SIM_DTYPE_FP8 },
     { "uint8", SIM_DTYPE_FP8 },          { NULL, 0 },
+};
+/* What NCCL's variables take; -1 and -2 stand for not set. */
+static const sim_choice_t switches[] = {
+    { "auto", COLL_AUTO }, { "-1", COLL_AUTO }, { "-2", COLL_AUTO }, { "1", COLL_ON },
+    { "2", COLL_ON },      { "0", COLL_OFF },   { NULL, 0 },
+};
+static const sim_choice_t p2p_levels[] = {
+    { "auto", SIM_P2P_AUTO },    { "PIX", SIM_P2P_AUTO },
+    { "PXB", SIM_P2P_AUTO },     { "LOC", SIM_P2P_NEVER },
+    { "NVL", SIM_P2P_NVLINK },   { "SYS", SIM_P2P_ANYWHERE },
+    { "PHB", SIM_P2P_ANYWHERE }, { "0", SIM_P2P_NEVER },
+    { "1", SIM_P2P_NVLINK },     { "2", SIM_P2P_AUTO },
+    { "3", SIM_P2P_AUTO },       { "4", SIM_P2P_ANYWHERE },
+    { "5", SIM_P2P_ANYWHERE },   { NULL, 0 },
+};
+static const sim_choice_t gdr_levels[] = {
+    { "auto", SIM_GDR_AUTO },
+    { "PIX", SIM_GDR_AUTO },
+    { "PXB", SIM_GDR_AUTO },
+    { "PHB", SIM_GDR_AUTO },
+    { "SYS", SIM_GDR_AUTO },
+    { "LOC", SIM_GDR_NEVER },
+    { "0", SIM_GDR_NEVER },
+    { "1", SIM_GDR_AUTO },
+    { "2", SIM_GDR_AUTO },
+    { "3", SIM_GDR_AUTO },
+    { "4", SIM_GDR_AUTO },
+    { "5", SIM_GDR_AUTO },
+    { NULL, 0 },
 };
 static const sim_choice_t backends[] = {
     { "synthetic", SIM_BACKEND_SYNTHETIC },
@@ -175,9 +204,9 @@ static const sim_choice_t address_orders[] = {
     { NULL, 0 },
 };
 
-const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",
-                                     "precision", "recompute", "optimizer", "device",
-                                     "allocator", "nccl",      "run",      NULL };
+const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",   "precision",
+                                     "recompute", "optimizer", "device",   "cluster", "allocator",
+                                     "nccl",      "run",       NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
 #define COUNT(s, f, def, lo, hi, u, none_, doc_)                                                   \
@@ -214,6 +243,27 @@ const char *const sim_sections[] = { "model",     "moe",       "parallel", "trai
     {                                                                                              \
         .section = s, .name = #f, .type = SIM_KEY_TEXT, .offset = FIELD(f), .text = def,           \
         .doc = doc_                                                                                \
+    }
+
+#define NCCL_COUNT(n, f, hi, none_, doc_)                                                          \
+    {                                                                                              \
+        .section = "nccl", .name = n, .type = SIM_KEY_COUNT, .offset = FIELD(f), .text = "0",      \
+        .max = hi, .none = none_, .own_section = true, .doc = doc_                                 \
+    }
+#define NCCL_BYTES(n, f, none_, doc_)                                                              \
+    {                                                                                              \
+        .section = "nccl", .name = n, .type = SIM_KEY_BYTES, .offset = FIELD(f), .text = "0",      \
+        .max = MAX_NCCL_BYTES, .none = none_, .own_section = true, .doc = doc_                     \
+    }
+#define NCCL_CHOICE(n, f, c, doc_)                                                                 \
+    {                                                                                              \
+        .section = "nccl", .name = n, .type = SIM_KEY_CHOICE, .offset = FIELD(f), .text = "auto",  \
+        .choices = c, .own_section = true, .doc = doc_                                             \
+    }
+#define NCCL_BOOL(n, f, doc_)                                                                      \
+    {                                                                                              \
+        .section = "nccl", .name = n, .type = SIM_KEY_BOOL, .offset = FIELD(f), .text = "false",   \
+        .own_section = true, .doc = doc_                                                           \
     }
 
 /* clang-format off */
@@ -367,7 +417,8 @@ static const sim_key_t keys[] = {
     { .section = "device", .name = "gpu", .type = SIM_KEY_TEXT, .offset = FIELD(gpu), .text = "h100-80gb-sxm",
       .own_section = true, .doc = "GPU of every rank; see `mbsim gpus`" },
     BYTES("device", memory_bytes, "0", "as CUDA reports for the GPU", "total memory of one GPU"),
-    BYTES("device", reserved_outside_bytes, "0", "nothing", "memory that PyTorch cannot use: CUDA context, communicators, other processes"),
+    BYTES("device", reserved_outside_bytes, "0", "as estimate_outside says", "memory that PyTorch cannot use: CUDA context, communicators, other processes; given, it stands in the place of the estimate"),
+    BOOL("device", estimate_outside, "true", "estimate CUDA context, communicators at their final size and user buffers of each rank, and take them from what PyTorch can use; false: nothing is taken"),
     { .section = "device", .name = "backend", .type = SIM_KEY_CHOICE, .offset = FIELD(backend), .text = "synthetic",
       .choices = backends, .own_section = true, .doc = "what stands for the device" },
     TEXT("device", cublas_workspace_config, NULL, "text of CUBLAS_WORKSPACE_CONFIG; :4096:8 with deterministic_mode"),
@@ -377,6 +428,51 @@ static const sim_key_t keys[] = {
       .own_section = true, .doc = "text of PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True" },
     { .section = "allocator", .name = "addresses", .type = SIM_KEY_CHOICE, .offset = FIELD(addresses), .text = "reuse",
       .choices = address_orders, .own_section = true, .doc = "where the synthetic device places a new segment: the lowest gap that fits, above or below all earlier ones" },
+
+    /* [cluster] */
+    COUNT("cluster", gpus_per_node, "0", 0, MAX_NODE, "GPUs", "8, of GB200 and GB300 4", "GPUs of one host; ranks fill hosts in order"),
+    COUNT("cluster", nvlink_domain, "0", 0, MAX_NODE, "GPUs", "a host's, 2 with a bridge between cards, 72 of GB200 and GB300", "GPUs that NVLink joins; 1: none"),
+    COUNT("cluster", nics_per_node, "0", 0, MAX_NODE, "NICs", "one a GPU, of PCIe cards one for four", "network cards of one host"),
+    COUNT("cluster", nic_gbit_per_s, "0", 0, 10000, "Gbit/s", "400 from Hopper on, of A100 200, before 100", "rate of one network card"),
+
+    /* [nccl] */
+    { .section = "nccl", .name = "version", .type = SIM_KEY_TEXT, .offset = FIELD(nccl_version),
+      .own_section = true, .doc = "NCCL's version, such as 2.28.9; default: that of the software's day, else 2.28.9" },
+    { .section = "nccl", .name = "eager_init", .type = SIM_KEY_BOOL, .offset = FIELD(nccl_eager_init), .text = "false",
+      .own_section = true, .doc = "communicators of all groups are created at the start: init_process_group() gets a device_id" },
+    NCCL_BYTES("buffsize", nccl_buffsize, "4 MiB", "NCCL_BUFFSIZE: buffer of the simple protocol"),
+    NCCL_BYTES("ll_buffsize", nccl_ll_buffsize, "512 KiB", "NCCL_LL_BUFFSIZE"),
+    NCCL_BYTES("ll128_buffsize", nccl_ll128_buffsize, "4800 KiB", "NCCL_LL128_BUFFSIZE"),
+    NCCL_COUNT("min_nchannels", nccl_min_nchannels, 64, "no bound", "NCCL_MIN_NCHANNELS: channels of a communicator"),
+    NCCL_COUNT("max_nchannels", nccl_max_nchannels, 64, "no bound", "NCCL_MAX_NCHANNELS; all-to-all is bounded by max_p2p_nchannels"),
+    NCCL_COUNT("min_ctas", nccl_min_ctas, 64, "no bound", "NCCL_MIN_CTAS"),
+    NCCL_COUNT("max_ctas", nccl_max_ctas, 64, "no bound", "NCCL_MAX_CTAS: bounds all channels"),
+    NCCL_COUNT("min_p2p_nchannels", nccl_min_p2p_nchannels, 64, "no bound", "NCCL_MIN_P2P_NCHANNELS"),
+    NCCL_COUNT("max_p2p_nchannels", nccl_max_p2p_nchannels, 64, "no bound", "NCCL_MAX_P2P_NCHANNELS: channels of send, receive and all-to-all"),
+    NCCL_COUNT("nchannels_per_net_peer", nccl_nchannels_per_net_peer, 64, "NCCL chooses", "NCCL_NCHANNELS_PER_NET_PEER"),
+    NCCL_COUNT("p2p_max_peers", nccl_p2p_max_peers, MAX_WORLD, "all ranks", "NCCL_P2P_MAX_PEERS, from 2.30 on"),
+    NCCL_COUNT("nvls_nchannels", nccl_nvls_nchannels, 64, "NCCL chooses", "NCCL_NVLS_NCHANNELS"),
+    NCCL_BYTES("nvls_chunksize", nccl_nvls_chunksize, "128 KiB", "NCCL_NVLS_CHUNKSIZE"),
+    NCCL_BYTES("p2p_nvl_chunksize", nccl_p2p_nvl_chunksize, "512 KiB", "NCCL_P2P_NVL_CHUNKSIZE"),
+    NCCL_BYTES("p2p_pci_chunksize", nccl_p2p_pci_chunksize, "128 KiB", "NCCL_P2P_PCI_CHUNKSIZE"),
+    NCCL_BYTES("p2p_net_chunksize", nccl_p2p_net_chunksize, "128 KiB", "NCCL_P2P_NET_CHUNKSIZE"),
+    NCCL_BYTES("multicast_bytes", nccl_multicast_bytes, "512 MiB", "granularity of NVLS buffers before 2.26"),
+    NCCL_CHOICE("cumem_enable", nccl_cumem_enable, switches, "NCCL_CUMEM_ENABLE: buffers in granules of 2 MiB; auto: from 2.19 on"),
+    NCCL_CHOICE("nvls_enable", nccl_nvls_enable, switches, "NCCL_NVLS_ENABLE: all-reduce in the NVLink switch"),
+    NCCL_CHOICE("runtime_connect", nccl_runtime_connect, switches, "NCCL_RUNTIME_CONNECT: connect at first use; auto: from 2.22 on, with cuMem"),
+    NCCL_CHOICE("pat_enable", nccl_pat_enable, switches, "NCCL_PAT_ENABLE: small all-gathers with one rank a node"),
+    NCCL_CHOICE("net_shared_buffers", nccl_net_shared_buffers, switches, "NCCL_NET_SHARED_BUFFERS: send and receive share buffers to the network"),
+    NCCL_CHOICE("p2p_level", nccl_p2p_level, p2p_levels, "NCCL_P2P_LEVEL: how far apart GPUs without NVLink reach each other directly"),
+    NCCL_CHOICE("net_gdr_level", nccl_net_gdr_level, gdr_levels, "NCCL_NET_GDR_LEVEL: LOC keeps NICs from GPU memory; buffers are then in host memory"),
+    NCCL_BOOL("p2p_disable", nccl_p2p_disable, "NCCL_P2P_DISABLE: through host memory within a node"),
+    NCCL_BOOL("pxn_disable", nccl_pxn_disable, "NCCL_PXN_DISABLE: no NIC of a neighbour's"),
+    NCCL_BOOL("ib_disable", nccl_ib_disable, "NCCL_IB_DISABLE: sockets, whose buffers are in host memory"),
+    { .section = "nccl", .name = "algo", .type = SIM_KEY_TEXT, .offset = FIELD(nccl_algo),
+      .own_section = true, .doc = "NCCL_ALGO: algorithms that may be used, such as Ring,Tree or ^NVLS" },
+    NCCL_COUNT("coll_channels", nccl_log_coll, 64, "by the rules", "collective channels of every communicator, as a line of NCCL_DEBUG=INFO gives them"),
+    NCCL_COUNT("nvls_channels", nccl_log_nvls, 64, "by the rules", "NVLS channels, from the same line"),
+    NCCL_COUNT("p2p_channels", nccl_log_p2p, 64, "by the rules", "p2p channels, from the same line"),
+    NCCL_COUNT("p2p_channels_per_peer", nccl_log_per_peer, 64, "by the rules", "p2p channels per peer, from the same line"),
 
     /* [run] */
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
@@ -428,10 +524,55 @@ static const sim_key_alias_t aliases[] = {
     { "fp8_format", "fp8", NULL, NULL },
     { "fp8_param", "fp8_param_gather", NULL, NULL },
     { "pytorch_cuda_alloc_conf", "conf", NULL, NULL },
+    { "nccl_buffsize", "buffsize", NULL, NULL },
+    { "nccl_ll_buffsize", "ll_buffsize", NULL, NULL },
+    { "nccl_ll128_buffsize", "ll128_buffsize", NULL, NULL },
+    { "nccl_min_nchannels", "min_nchannels", NULL, NULL },
+    { "nccl_max_nchannels", "max_nchannels", NULL, NULL },
+    { "nccl_min_ctas", "min_ctas", NULL, NULL },
+    { "nccl_max_ctas", "max_ctas", NULL, NULL },
+    { "nccl_min_p2p_nchannels", "min_p2p_nchannels", NULL, NULL },
+    { "nccl_max_p2p_nchannels", "max_p2p_nchannels", NULL, NULL },
+    { "nccl_nchannels_per_net_peer", "nchannels_per_net_peer", NULL, NULL },
+    { "nccl_p2p_max_peers", "p2p_max_peers", NULL, NULL },
+    { "nccl_nvls_nchannels", "nvls_nchannels", NULL, NULL },
+    { "nccl_nvls_chunksize", "nvls_chunksize", NULL, NULL },
+    { "nccl_p2p_nvl_chunksize", "p2p_nvl_chunksize", NULL, NULL },
+    { "nccl_p2p_pci_chunksize", "p2p_pci_chunksize", NULL, NULL },
+    { "nccl_p2p_net_chunksize", "p2p_net_chunksize", NULL, NULL },
+    { "nccl_cumem_enable", "cumem_enable", NULL, NULL },
+    { "nccl_nvls_enable", "nvls_enable", NULL, NULL },
+    { "nccl_runtime_connect", "runtime_connect", NULL, NULL },
+    { "nccl_pat_enable", "pat_enable", NULL, NULL },
+    { "nccl_net_shared_buffers", "net_shared_buffers", NULL, NULL },
+    { "nccl_p2p_level", "p2p_level", NULL, NULL },
+    { "nccl_net_gdr_level", "net_gdr_level", NULL, NULL },
+    { "nccl_p2p_disable", "p2p_disable", NULL, NULL },
+    { "nccl_pxn_disable", "pxn_disable", NULL, NULL },
+    { "nccl_ib_disable", "ib_disable", NULL, NULL },
+    { "nccl_algo", "algo", NULL, NULL },
+    { "nccl_min_nrings", "min_nchannels", NULL, NULL },
+    { "nccl_max_nrings", "max_nchannels", NULL, NULL },
 };
 
 static const sim_key_refused_t refused[] = {
-    { "version", "", "the memory of NCCL is not simulated; device.reserved_outside_bytes can hold it" },
+    { "nccl_collnet_enable", "0", NULL },
+    { "nccl_comm_split_share_resources", "0 -2", NULL },
+    { "nccl_gdrcopy_enable", "0", NULL },
+    /* The buffers of all protocols are there whichever is used. */
+    { "nccl_proto", "*", NULL },
+    { "nccl_debug*", "*", NULL },
+    { "nccl_ib_*", "*", NULL },
+    { "nccl_socket_*", "*", NULL },
+    { "nccl_nsocks_*", "*", NULL },
+    { "nccl_net", "*", NULL },
+    { "nccl_launch_mode", "*", NULL },
+    { "nccl_graph_*", "*", NULL },
+    { "nccl_async_error_handling", "*", NULL },
+    { "nccl_cross_nic", "*", NULL },
+    { "nccl_topo_*", "*", NULL },
+    { "nccl_timeout", "*", NULL },
+    { "nccl_shm_disable", "0", NULL },
     { "moe_router_topk_scaling_factor", "*", NULL },
     { "moe_router_num_groups", "*", NULL },
     { "moe_router_group_topk", "*", NULL },

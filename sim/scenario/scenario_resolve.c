@@ -165,11 +165,31 @@ static void derive_parallel(sim_scenario_t *s)
         step != 0 && s->global_batch_size % step == 0 ? s->global_batch_size / step : 0;
 }
 
+/* Machines as NVIDIA designs them around the GPU. */
+static void derive_cluster(sim_scenario_t *s)
+{
+    const topo_gpu_t *gpu = s->gpu_p;
+    bool is_card = gpu->nvlink_domain <= 2;
+    imply_count(s, "gpus_per_node", &s->gpus_per_node, gpu->node_gpus);
+    imply_count(s, "nvlink_domain", &s->nvlink_domain,
+                gpu->nvlink_domain == 8
+                    ? s->gpus_per_node
+                    : base_u64_min(gpu->nvlink_domain, is_card ? s->gpus_per_node : UINT64_MAX));
+    imply_count(s, "nics_per_node", &s->nics_per_node,
+                is_card ? base_u64_div_up(s->gpus_per_node, 4) : s->gpus_per_node);
+    imply_count(s, "nic_gbit_per_s", &s->nic_gbit_per_s,
+                gpu->sm >= 90   ? 400
+                : gpu->sm >= 80 ? 200
+                                : 100);
+}
+
 static void derive_device(sim_scenario_t *s)
 {
     s->gpu_p = s->gpu == NULL ? NULL : topo_gpu_find(s->gpu);
     imply_count(s, "memory_bytes", &s->memory_bytes,
                 s->gpu_p == NULL ? UINT64_C(1) << 50 : s->gpu_p->total_bytes);
+    if (s->gpu_p != NULL)
+        derive_cluster(s);
 }
 
 static bool usable(const sim_scenario_t *s, const char *const *keys)
