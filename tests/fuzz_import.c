@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sim_import_t import;
     base_err_t err = { 0 };
     sim_import_init(&import);
-    if (sim_import_text(&import, "fuzz", text, size, &err) == BASE_OK) {
+    if (sim_import_text(&import, SIM_IMPORT_AUTO, "fuzz", text, size, &err) == BASE_OK) {
         sim_import_resolve(&import);
         free(sim_import_write(&import, "fuzz"));
     } else if (err.text[0] == '\0') {

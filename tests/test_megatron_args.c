@@ -22,7 +22,7 @@ static void read_shell(const char *text)
 {
     base_err_t err = { 0 };
     sim_import_init(&import);
-    CU_ASSERT_EQUAL_FATAL(sim_import_text(&import, "x.sh", text, strlen(text), &err), BASE_OK);
+    CU_ASSERT_EQUAL_FATAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x.sh", text, strlen(text), &err), BASE_OK);
     sim_import_resolve(&import);
 }
 
@@ -278,12 +278,12 @@ static void hostile_text_ends(void)
         n += (size_t)sprintf(text + n, "${B:-");
     n += (size_t)sprintf(text + n, "$((((((\"'`${");
     sim_import_init(&import);
-    sim_import_text(&import, "x", text, n, &err);
+    sim_import_text(&import, SIM_IMPORT_AUTO, "x", text, n, &err);
     sim_import_fini(&import);
     for (n = 0; n < 200000; n += 3)
         memcpy(text + n, "if ", 4);
     sim_import_init(&import);
-    CU_ASSERT_EQUAL(sim_import_text(&import, "x", text, n, &err), BASE_ERR_PARSE);
+    CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", text, n, &err), BASE_ERR_PARSE);
     sim_import_fini(&import);
     static const char *const texts[] = {
         "",     " \n",       "$",           "${",   "$((",          "a=(", "<<", "\\",
@@ -291,12 +291,12 @@ static void hostile_text_ends(void)
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         sim_import_init(&import);
-        CU_ASSERT_EQUAL(sim_import_text(&import, "x", texts[i], strlen(texts[i]), &err),
+        CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", texts[i], strlen(texts[i]), &err),
                         BASE_ERR_PARSE);
         sim_import_fini(&import);
     }
     sim_import_init(&import);
-    CU_ASSERT_EQUAL(sim_import_text(&import, "x", "a\0b", 3, &err), BASE_ERR_PARSE);
+    CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", "a\0b", 3, &err), BASE_ERR_PARSE);
     sim_import_fini(&import);
     free(text);
 }

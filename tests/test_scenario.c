@@ -512,13 +512,14 @@ static void a_hugging_face_config_is_read(void)
     finish();
     out = fopen(path, "w");
     CU_ASSERT_PTR_NOT_NULL_FATAL(out);
-    fputs("{\"model_type\": \"deepseek_v3\"}", out);
+    fputs("{\"model_type\": \"mamba2\"}", out);
     fclose(out);
     start();
     CU_ASSERT_FALSE(read_text(text));
     CU_ASSERT_TRUE(
-        says("t.ini:2: model.hf_config: model_type 'deepseek_v3' is not simulated; llama, "
-             "mistral, qwen2, qwen3 and gpt2 are"));
+        says("t.ini:2: model.hf_config: model_type 'mamba2' is not simulated; these are: llama "
+             "mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 kimi_k2 "
+             "gpt_oss glm glm4_moe gemma gpt2"));
     finish();
     remove(path);
 }

@@ -20,7 +20,7 @@ enum { MAX_INPUT_BYTES = 16 << 20 };
 typedef struct {
     sim_options_t common;
     bool lenient;
-    const char *gpu, *world_size;
+    const char *gpu, *world_size, *format;
 } import_options_t;
 
 #define FIELD(name) offsetof(import_options_t, name)
@@ -29,6 +29,8 @@ static const sim_option_t own[] = {
     { "world-size", 0, "N", SIM_OPTION_TEXT, FIELD(world_size),
       "number of GPUs, when the input does not say it" },
     { "gpu", 0, "NAME", SIM_OPTION_TEXT, FIELD(gpu), "device.gpu of the scenario" },
+    { "format", 0, "NAME", SIM_OPTION_TEXT, FIELD(format),
+      "what FILE is: shell, dump, ci-yaml, bridge, bridge-yaml, hf; default: by its content" },
     { "lenient", 0, NULL, SIM_OPTION_FLAG, FIELD(lenient),
       "what is not simulated becomes a comment, not an error" },
 };
@@ -38,8 +40,10 @@ static const sim_usage_t usage = {
     .arguments = "FILE",
     .about =
         "Read Megatron-LM arguments (a shell script, the dump that Megatron-LM prints, or the\n"
-        "YAML of its functional tests) and write a scenario file to standard output. FILE may\n"
-        "be -. Nothing is run. With -v also the arguments that do not move memory are listed.",
+        "YAML of its functional tests), Megatron-Bridge settings (a command line with overrides\n"
+        "such as model.tensor_model_parallel_size=4, or its YAML), or the config.json of a\n"
+        "Hugging Face model, and write a scenario file to standard output. FILE may be -.\n"
+        "Nothing is run. With -v also what does not move memory is listed.",
     .groups = SIM_OPTIONS_SET,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
@@ -133,10 +137,18 @@ static int import_file(sim_import_t *import, const import_options_t *options)
     char *text = NULL;
     size_t length = 0;
     base_err_t err;
+    sim_import_format_t format = SIM_IMPORT_AUTO;
+    if (options->format != NULL && !sim_import_format_parse(options->format, &format)) {
+        base_log(BASE_LOG_ERROR,
+                 "import: --format %s: shell, dump, ci-yaml, bridge, bridge-yaml, hf or auto was "
+                 "expected",
+                 options->format);
+        return 2;
+    }
     if (!apply_options(import, options))
         return 2;
     if (base_infile_read(path, MAX_INPUT_BYTES, &text, &length, &err) != BASE_OK ||
-        sim_import_text(import, name, text, length, &err) != BASE_OK) {
+        sim_import_text(import, format, name, text, length, &err) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", err.text);
         free(text);
         return 2;

@@ -45,6 +45,14 @@ static bool add_buffer(sim_player_t *p, const char *name, sim_category_t categor
     return sim_player_add_static(p, &p->buffers, &tensor, DDP_STREAM);
 }
 
+/* MXFP8 cannot be gathered as it is: bf16 is, into a buffer of its own or into the gradients'. */
+static bool needs_gather_buffer(const sim_player_t *p, sim_buffer_t buffer)
+{
+    const sim_scenario_t *s = p->scenario;
+    return s->use_distributed_optimizer && sim_buffer_is_fp8(buffer) &&
+           s->fp8_recipe == SIM_FP8_MXFP8 && !s->reuse_grad_buf_for_mxfp8_param_ag;
+}
+
 /* With the distributed optimizer the parameters move into contiguous buffers; both copies and the
  * gradients exist until the old tensors are let go. */
 static bool wrap_ddp(sim_player_t *p)
@@ -58,6 +66,9 @@ static bool wrap_ddp(sim_player_t *p)
             uint64_t n = chunk->ddp[which].n_elements;
             if (moves && !add_buffer(p, "param_data", SIM_CAT_PARAMETERS,
                                      n * param_bytes(p, (sim_buffer_t)which)))
+                return false;
+            if (needs_gather_buffer(p, (sim_buffer_t)which) &&
+                !add_buffer(p, "param_gather_data", SIM_CAT_PARAMETERS, n * p->dims.e))
                 return false;
             if (!add_buffer(p, "grad_data", SIM_CAT_GRADIENTS, n * sim_player_grad_bytes(p)))
                 return false;

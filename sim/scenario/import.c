@@ -43,6 +43,13 @@ void sim_import_fini(sim_import_t *import)
         free(import->env[i].name);
         free(import->env[i].value);
     }
+    for (size_t i = 0; i < import->n_fields; i++) {
+        free(import->fields[i].path);
+        free(import->fields[i].value);
+        free(import->fields[i].origin);
+    }
+    free(import->fields);
+    free(import->recipe);
     free_keys(import->overrides, import->n_overrides);
     free_keys(import->keys, import->n_keys);
     free(import->args);
@@ -356,18 +363,73 @@ const char *sim_import_key_value(const sim_import_t *import, const char *section
     return NULL;
 }
 
-base_status_t sim_import_text(sim_import_t *import, const char *name, const char *text,
-                              size_t length, base_err_t *err)
+bool sim_import_format_parse(const char *name, sim_import_format_t *format_p)
+{
+    static const char *const names[] = {
+        [SIM_IMPORT_AUTO] = "auto",     [SIM_IMPORT_ARGUMENTS] = "shell",
+        [SIM_IMPORT_DUMP] = "dump",     [SIM_IMPORT_CI_YAML] = "ci-yaml",
+        [SIM_IMPORT_BRIDGE] = "bridge", [SIM_IMPORT_BRIDGE_YAML] = "bridge-yaml",
+        [SIM_IMPORT_HF] = "hf",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], name) == 0) {
+            *format_p = (sim_import_format_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One of the groups of Megatron-Bridge's configuration, as a mapping at the top of a YAML file. */
+static bool is_bridge_yaml(const char *text)
+{
+    static const char *const groups[] = { "model:",   "train:",     "ddp:",  "mixed_precision:",
+                                          "dataset:", "optimizer:", "peft:", "comm_overlap:" };
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+            if (strncmp(line, groups[i], strlen(groups[i])) == 0)
+                return true;
+    }
+    return false;
+}
+
+static sim_import_format_t recognise(const char *text)
+{
+    if (text[strspn(text, " \t\r\n")] == '{')
+        return SIM_IMPORT_HF;
+    if (strstr(text, "MODEL_ARGS:") != NULL)
+        return SIM_IMPORT_CI_YAML;
+    if (strstr(text, " ...") != NULL && strstr(text, "hidden_size ..") != NULL)
+        return SIM_IMPORT_DUMP;
+    return is_bridge_yaml(text) ? SIM_IMPORT_BRIDGE_YAML : SIM_IMPORT_ARGUMENTS;
+}
+
+base_status_t sim_import_text(sim_import_t *import, sim_import_format_t format, const char *name,
+                              const char *text, size_t length, base_err_t *err)
 {
     if (strlen(text) != length)
         return base_err_set(err, BASE_ERR_PARSE, "%s: contains a NUL byte: not a text file", name);
     if (text[strspn(text, " \t\r\n")] == '\0')
         return base_err_set(err, BASE_ERR_PARSE, "%s: is empty", name);
-    if (strstr(text, "MODEL_ARGS:") != NULL)
+    import->format = format;
+    bool decided = format != SIM_IMPORT_AUTO;
+    if (!decided)
+        import->format = recognise(text);
+    switch (import->format) {
+    case SIM_IMPORT_HF:
+        return sim_import_hf(import, name, text, length, err);
+    case SIM_IMPORT_CI_YAML:
         return sim_import_yaml(import, name, text, length, err);
-    if (strstr(text, " ...") != NULL && strstr(text, "hidden_size ..") != NULL)
+    case SIM_IMPORT_DUMP:
         return sim_import_dump(import, name, text, err);
-    return sim_import_shell(import, name, text, err);
+    case SIM_IMPORT_BRIDGE_YAML:
+        return sim_import_bridge_yaml(import, name, text, length, err);
+    default:
+        if (!decided)
+            import->format = SIM_IMPORT_AUTO; /* the reader tells arguments from overrides */
+        return sim_import_shell(import, name, text, err);
+    }
 }
 
 static void append(char **text_p, const char *more)

@@ -29,18 +29,39 @@ typedef struct {
     char *name, *value;
 } sim_import_env_t;
 
+/* A setting of Megatron-Bridge's configuration. */
+typedef struct {
+    char *path;   /* "model.tensor_model_parallel_size" */
+    char *value;  /* "4"; lists in brackets, "[a, b]" */
+    char *origin; /* "run.sh:12" */
+} sim_import_field_t;
+
+typedef enum {
+    SIM_IMPORT_AUTO,
+    SIM_IMPORT_ARGUMENTS,   /* shell text with Megatron-LM arguments */
+    SIM_IMPORT_DUMP,        /* the arguments as Megatron-LM prints them */
+    SIM_IMPORT_CI_YAML,     /* model_config.yaml of Megatron-LM's functional tests */
+    SIM_IMPORT_BRIDGE,      /* shell text with Megatron-Bridge overrides */
+    SIM_IMPORT_BRIDGE_YAML, /* Megatron-Bridge's configuration as YAML */
+    SIM_IMPORT_HF,          /* config.json of a Hugging Face model */
+} sim_import_format_t;
+
 typedef struct {
     sim_import_arg_t *args; /* each argument once: the last one given counts */
     size_t n_args;
     sim_import_env_t *env;
     size_t n_env;
+    sim_import_format_t format; /* what was read */
+    sim_import_field_t *fields; /* each path once: the last one given counts */
+    size_t n_fields;
+    char *recipe;        /* Megatron-Bridge recipe under the fields, NULL = not said */
     uint64_t world_size; /* 0 = the input does not say */
     char *world_size_origin;
     bool after_checks; /* the values are those after Megatron's argument checks: a printed dump */
     sim_import_key_t *overrides, *keys;
     size_t n_overrides, n_keys;
-    base_diag_t errors;      /* wrong values, unknown arguments, missing ones */
-    base_diag_t unsupported; /* arguments that move memory and are not simulated */
+    base_diag_t errors;            /* wrong values, unknown arguments, missing ones */
+    base_diag_t unsupported;       /* arguments that move memory and are not simulated */
     base_diag_t unsupported_names; /* "--fp8-format": the same arguments by name alone */
     base_diag_t warnings;
     base_diag_t ignored; /* arguments that do not move memory, for -v */
@@ -77,9 +98,29 @@ base_status_t sim_import_dump(sim_import_t *import, const char *name, const char
 base_status_t sim_import_yaml(sim_import_t *import, const char *name, const char *text,
                               size_t length, base_err_t *err);
 
-/* Recognise the format by its content and read it. Text with a NUL byte is refused. */
-base_status_t sim_import_text(sim_import_t *import, const char *name, const char *text,
-                              size_t length, base_err_t *err);
+base_status_t sim_import_bridge_yaml(sim_import_t *import, const char *name, const char *text,
+                                     size_t length, base_err_t *err);
+base_status_t sim_import_hf(sim_import_t *import, const char *name, const char *text, size_t length,
+                            base_err_t *err);
+
+/* "shell", "dump", "ci-yaml", "bridge", "bridge-yaml", "hf", "auto"; false when it is none. */
+bool sim_import_format_parse(const char *name, sim_import_format_t *format_p);
+
+/* Read text of a format; SIM_IMPORT_AUTO recognises it by its content. Text with a NUL byte is
+ * refused. */
+base_status_t sim_import_text(sim_import_t *import, sim_import_format_t format, const char *name,
+                              const char *text, size_t length, base_err_t *err);
+
+/* Megatron-Bridge: one setting by its path, and whether a word is one ("model.num_layers=32"). */
+void sim_import_add_field(sim_import_t *import, const char *path, const char *value,
+                          const char *origin);
+bool sim_import_is_override(const char *word);
+
+/* The same for the word as a whole. */
+void sim_import_add_override(sim_import_t *import, const char *word, const char *origin);
+
+/* Fill in `keys` from `fields`; sim_import_resolve() calls it. */
+void sim_import_resolve_bridge(sim_import_t *import);
 
 /* A key that the user decides ("--set"): it wins over what the arguments say. */
 void sim_import_override(sim_import_t *import, const char *section, const char *key,

@@ -587,7 +587,7 @@ static void resolve_environment(sim_import_t *import)
              "default of CUBLAS_WORKSPACE_CONFIG");
 }
 
-void sim_import_resolve(sim_import_t *import)
+static void resolve_arguments(sim_import_t *import)
 {
     emit_plain_keys(import);
     resolve_model(import);
@@ -600,6 +600,15 @@ void sim_import_resolve(sim_import_t *import)
     resolve_environment(import);
     for (size_t i = 0; i < import->n_args; i++)
         judge(import, &import->args[i], fp32_grads);
+}
+
+void sim_import_resolve(sim_import_t *import)
+{
+    if (import->format == SIM_IMPORT_BRIDGE || import->format == SIM_IMPORT_BRIDGE_YAML ||
+        import->format == SIM_IMPORT_HF)
+        sim_import_resolve_bridge(import);
+    else
+        resolve_arguments(import);
     for (size_t i = 0; i < import->n_overrides; i++) {
         const sim_import_key_t *k = &import->overrides[i];
         sim_import_put_key(import, k->section, k->key, k->value, k->origin);

@@ -122,11 +122,21 @@ static bool is_condition(const char *word)
     return strcmp(word, "[") == 0 || strcmp(word, "[[") == 0 || strcmp(word, "test") == 0;
 }
 
-/* How many words are options that Megatron-LM knows. */
+/* How many words are settings of Megatron-Bridge. */
+static size_t count_overrides(const shell_words_t *words)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < words->n; i++)
+        n += sim_import_is_override(words->text[i]);
+    return n;
+}
+
+/* How many words are options that Megatron-LM knows, or settings of Megatron-Bridge. */
 static size_t score(const shell_words_t *words, size_t first)
 {
     size_t n = 0;
     for (size_t i = first; i < words->n; i++) {
+        n += sim_import_is_override(words->text[i]);
         char name[SIM_ARG_NAME];
         sim_arg_t arg;
         if (strncmp(words->text[i], "--", 2) != 0)
@@ -154,6 +164,11 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+static bool begins_arguments(const char *word)
+{
+    return strncmp(word, "--", 2) == 0 || sim_import_is_override(word);
+}
+
 /* A command: a training script with its arguments, a loose list of arguments, or a shell that is
  * given the command as one word. */
 static void consider(script_t *script, const shell_words_t *words)
@@ -174,7 +189,7 @@ static void consider(script_t *script, const shell_words_t *words)
             return;
         }
     }
-    if (words->n > 0 && strncmp(words->text[0], "--", 2) == 0)
+    if (words->n > 0 && begins_arguments(words->text[0]))
         copy_words(&script->loose, words, 0, words->n);
 }
 
@@ -433,7 +448,7 @@ static void collect_variables(script_t *script)
         } else {
             copy_words(&words, value, 0, value->n);
         }
-        if (words.n > 0 && strncmp(words.text[0], "--", 2) == 0 && score(&words, 0) > 0)
+        if (words.n > 0 && begins_arguments(words.text[0]) && score(&words, 0) > 0)
             copy_words(&script->loose, &words, 0, words.n);
         shell_words_fini(&words);
     }
@@ -450,12 +465,64 @@ static void add_arguments(script_t *script, const shell_words_t *words)
     free(origins);
 }
 
+/* Words of a Megatron-Bridge script: its settings, and the options that say more about them. */
+static void add_overrides(script_t *script, const shell_words_t *words)
+{
+    sim_import_t *import = script->import;
+    for (size_t i = 0; i < words->n; i++) {
+        const char *w = words->text[i], *equals = strchr(w, '=');
+        const char *value = equals != NULL     ? equals + 1
+                            : i + 1 < words->n ? words->text[i + 1]
+                                               : "";
+        char *origin = base_xasprintf("%s:%lu", script->name, words->line[i]);
+        uint64_t n;
+        if (sim_import_is_override(w)) {
+            sim_import_add_override(import, w, origin);
+        } else if (strncmp(w, "--recipe", 8) == 0 && (w[8] == '\0' || w[8] == '=')) {
+            free(import->recipe);
+            import->recipe = base_xstrdup(value);
+        } else if (strncmp(w, "--num_gpus", 10) == 0 && base_u64_parse(value, &n) && n > 0) {
+            sim_import_set_world_size(import, n, origin);
+        } else if (strncmp(w, "--config-file", 13) == 0) {
+            base_diag_add(&import->warnings,
+                          "%s: --config-file %s is not read; import it by itself", origin, value);
+        } else if (*w == '-') {
+            base_diag_add(&import->ignored, "%s: %s: not a setting of Megatron-Bridge", origin, w);
+        }
+        free(origin);
+    }
+    const char *precision = shell_text_value(script->sh, "mixed_precision");
+    if (precision != NULL)
+        sim_import_add_field(import, "mixed_precision", precision, script->name);
+}
+
+static base_status_t add_words(script_t *script, const shell_words_t *words, base_err_t *err)
+{
+    sim_import_t *import = script->import;
+    size_t all = score(words, 0), overrides = count_overrides(words);
+    if (import->format == SIM_IMPORT_AUTO)
+        import->format = 2 * overrides > all ? SIM_IMPORT_BRIDGE : SIM_IMPORT_ARGUMENTS;
+    if (import->format == SIM_IMPORT_BRIDGE && overrides > 0) {
+        add_overrides(script, words);
+        return BASE_OK;
+    }
+    if (import->format == SIM_IMPORT_ARGUMENTS && all > overrides) {
+        add_arguments(script, words);
+        return BASE_OK;
+    }
+    return base_err_set(err, BASE_ERR_PARSE,
+                        "%s: no Megatron-LM arguments found: neither a command such as \"torchrun "
+                        "pretrain_gpt.py --num-layers 32 ...\", nor Megatron-Bridge settings such "
+                        "as \"model.num_layers=32\", nor a printed argument dump, nor MODEL_ARGS "
+                        "in YAML",
+                        script->name);
+}
+
 base_status_t sim_import_shell(sim_import_t *import, const char *name, const char *text,
                                base_err_t *err)
 {
     shell_text_t sh;
     script_t script = { .import = import, .name = name, .sh = &sh };
-    base_status_t status = BASE_OK;
     shell_text_init(&sh, text);
     sh.comment = read_comment;
     sh.ctx = &script;
@@ -466,17 +533,8 @@ base_status_t sim_import_shell(sim_import_t *import, const char *name, const cha
         collect_variables(&script);
     find_world_size(&script);
     export_environment(&script);
-    if (script.best_score > 0)
-        add_arguments(&script, &script.best);
-    else if (score(&script.loose, 0) > 0)
-        add_arguments(&script, &script.loose);
-    else
-        status =
-            base_err_set(err, BASE_ERR_PARSE,
-                         "%s: no Megatron-LM arguments found: neither a command such as "
-                         "\"torchrun pretrain_gpt.py --num-layers 32 ...\", nor a printed argument "
-                         "dump, nor MODEL_ARGS in YAML",
-                         name);
+    base_status_t status =
+        add_words(&script, script.best_score > 0 ? &script.best : &script.loose, err);
     shell_words_fini(&script.best);
     shell_words_fini(&script.launcher);
     shell_words_fini(&script.loose);

@@ -129,6 +129,7 @@ static const row_t keys[] = {
     { "fp8-format=", "fp8", false, "precision.fp8", NULL },
     { "fp8-recipe=", NULL, false, "precision.fp8_recipe", NULL },
     { "fp8-param-gather", NULL, false, "precision.fp8_param_gather", NULL },
+    { "reuse-grad-buf-for-mxfp8-param-ag", NULL, false, "precision.reuse_grad_buf_for_mxfp8_param_ag", NULL },
     { "first-last-layers-bf16", NULL, false, "precision.first_last_layers_bf16", NULL },
     { "num-layers-at-start-in-bf16=", NULL, false, "precision.num_layers_at_start_in_bf16", NULL },
     { "num-layers-at-end-in-bf16=", NULL, false, "precision.num_layers_at_end_in_bf16", NULL },
@@ -263,8 +264,6 @@ static const struct {
       "keep-fp8-transpose-cache" },
     { "fp4-format",
       "fp4-recipe= fp4-quantizer-factory=" },
-    { "fp8-param-gather",
-      "reuse-grad-buf-for-mxfp8-param-ag" },
     { "num-experts",
       "moe-shared-expert-glu-interleave-size= moe-enable-routing-replay "
       "moe-router-padding-for-quantization moe-router-padding-for-fp8 "

@@ -292,6 +292,15 @@ static void one_precision(sim_rule_context_t *c)
         sim_rule_broken(c, "fp16", "not together with bf16 = true");
 }
 
+static void gather_through_gradients_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->reuse_grad_buf_for_mxfp8_param_ag &&
+        (s->fp8_recipe != SIM_FP8_MXFP8 || !s->fp8_param_gather))
+        sim_rule_broken(c, "reuse_grad_buf_for_mxfp8_param_ag",
+                        "needs fp8_recipe = mxfp8 and fp8_param_gather = true");
+}
+
 /* [recompute] */
 
 static void full_recompute_is_complete(sim_rule_context_t *c)
@@ -496,6 +505,7 @@ static const sim_rule_t rules[] = {
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
+    { "reuse_grad_buf_for_mxfp8_param_ag fp8_recipe fp8_param_gather", "reuse_grad_buf_for_mxfp8_param_ag needs MXFP8 parameters", gather_through_gradients_is_possible },
     { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
     { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },
     { "distribute_saved_activations sequence_parallel tensor_model_parallel_size recompute_granularity", "distribute_saved_activations needs full recompute and tensor parallelism without sequence_parallel", saved_activations_can_be_split },
