@@ -198,10 +198,10 @@ static base_status_t describe_stage(const sim_scenario_t *s, seat_t *seats, uint
 /* lowest[i] = lowest rank among the seats that are equal to seat i. */
 static void merge_stage(const seat_t *seats, uint32_t n, uint32_t *lowest)
 {
-    const seat_t **order = base_xcalloc(n, sizeof(*order));
+    const seat_t **order = base_xcalloc(n, sizeof(const seat_t *));
     for (uint32_t i = 0; i < n; i++)
         order[i] = &seats[i];
-    qsort(order, n, sizeof(*order), by_content);
+    qsort(order, n, sizeof(const seat_t *), by_content);
     for (uint32_t i = 0, first = 0; i < n; i++) {
         if (compare_content(order[i], order[first]) != 0)
             first = i;

@@ -146,10 +146,10 @@ static int by_group_bytes(const void *a, const void *b)
 /* Returns the number of groups, largest first; *groups_p is the caller's to free. */
 static uint32_t group_alive(const sim_rank_result_t *result, group_t **groups_p)
 {
-    const sim_alive_t **order = base_xcalloc(result->n_alive, sizeof(*order));
+    const sim_alive_t **order = base_xcalloc(result->n_alive, sizeof(const sim_alive_t *));
     for (uint32_t i = 0; i < result->n_alive; i++)
         order[i] = &result->alive[i];
-    qsort(order, result->n_alive, sizeof(*order), by_kind);
+    qsort(order, result->n_alive, sizeof(const sim_alive_t *), by_kind);
     group_t *groups = base_xcalloc(result->n_alive, sizeof(*groups));
     uint32_t n = 0;
     for (uint32_t i = 0; i < result->n_alive; i++) {
