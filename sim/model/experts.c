@@ -3,6 +3,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/model/experts.h"
+#include "sim/model/quant.h"
 
 #include <stdlib.h>
 
@@ -77,7 +78,8 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
 static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
 {
     const sim_dims_t *d = m->d;
-    return (sim_linear_dims_t){ .in_bytes = rows * d->moe.h * d->e,
+    return (sim_linear_dims_t){ .name = "expert_fc1",
+                                .in_bytes = rows * d->moe.h * d->e,
                                 .out_bytes = rows * d->gate * d->moe.ffn_etp * d->e,
                                 .rows = d->gate * d->moe.ffn_etp,
                                 .cols = d->moe.h,
@@ -87,7 +89,9 @@ static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t 
 static sim_linear_dims_t fc2_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
 {
     const sim_dims_t *d = m->d;
-    return (sim_linear_dims_t){ .in_bytes = rows * d->moe.ffn_etp * d->e,
+    return (sim_linear_dims_t){ .name = "expert_fc2",
+                                .keeps_input = recomputes_act(m),
+                                .in_bytes = rows * d->moe.ffn_etp * d->e,
                                 .out_bytes = rows * d->moe.h * d->e,
                                 .rows = d->moe.h,
                                 .cols = d->moe.ffn_etp,
@@ -99,16 +103,17 @@ static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
                               uint64_t n_weights, bool grad)
 {
     sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
-    sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->fc1_x, x, "fc1_out", true);
+    sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->fc1, x, "fc1_out", true);
     sim_ref_t act = act_forward(m, save, fc1_out, fc2.in_bytes, grad);
-    sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2_x, act, "fc2_out", true);
+    sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2, act, "fc2_out", true);
     if (!grad || recomputes_act(m)) {
-        sim_forget(m, &save->fc2_x);
+        sim_forget(m, &save->fc2.x);
         sim_forget(m, &save->gate_out);
         sim_forget(m, &save->unweighted);
     }
     if (!grad) {
-        sim_forget(m, &save->fc1_x);
+        sim_linear_forget(m, &save->fc1);
+        sim_linear_forget(m, &save->fc2);
         sim_forget(m, &save->act_in);
     }
     return out;
@@ -120,11 +125,11 @@ static sim_ref_t part_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_
     sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
     if (recomputes_act(m)) {
         sim_ref_t in = save->act_in;
-        save->fc2_x = act_forward(m, save, in, fc2.in_bytes, true);
+        save->fc2.x = act_forward(m, save, in, fc2.in_bytes, true);
     }
-    sim_ref_t g = sim_linear_backward(m, &fc2, &save->fc2_x, d_out, "d_act_out");
+    sim_ref_t g = sim_linear_backward(m, &fc2, &save->fc2, d_out, "d_act_out");
     g = act_backward(m, save, g, fc2.in_bytes);
-    return sim_linear_backward(m, &fc1, &save->fc1_x, g, "d_expert_in");
+    return sim_linear_backward(m, &fc1, &save->fc1, g, "d_expert_in");
 }
 
 /* Rows of the i-th of n parts of an even split. */
@@ -176,17 +181,56 @@ static sim_ref_t sequential_backward(sim_model_t *m, sim_experts_save_t *save, s
     return g;
 }
 
+/* FP8 products want the rows of each expert padded. DeepEP and HybridEP pad them on the way, the
+ * other dispatchers leave it to the experts (moe_utils.py, skip_routed_expert_padding()). */
+static bool pads_rows(const sim_model_t *m)
+{
+    return sim_is_fp8(m) && m->s->moe_grouped_gemm &&
+           m->s->moe_token_dispatcher_type != SIM_DISPATCHER_FLEX;
+}
+
+/* The caller holds the input until the experts return, and the padded copy is a local variable. */
+static sim_ref_t grouped_forward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t x,
+                                 uint64_t rows, bool grad)
+{
+    uint64_t bytes = rows * m->d->moe.h * m->d->e;
+    uint64_t n = m->d->moe.n_local;
+    if (!sim_is_fp8(m))
+        return part_forward(m, &save->parts[0], x, rows, n, grad);
+    sim_ref_t in = sim_keep(m->b, x);
+    if (pads_rows(m))
+        sim_replace(m, &x, "experts_in_padded", bytes);
+    sim_ref_t padded = sim_keep(m->b, x);
+    sim_ref_t out = part_forward(m, &save->parts[0], x, rows, n, grad);
+    if (pads_rows(m))
+        sim_replace(m, &out, "experts_out_unpadded", bytes);
+    sim_drop(m->b, padded);
+    sim_drop(m->b, in);
+    return out;
+}
+
+static sim_ref_t grouped_backward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t d_out,
+                                  uint64_t rows)
+{
+    uint64_t bytes = rows * m->d->moe.h * m->d->e;
+    if (pads_rows(m))
+        sim_replace(m, &d_out, "d_experts_out_padded", bytes);
+    sim_ref_t g = part_backward(m, &save->parts[0], d_out, rows, m->d->moe.n_local);
+    if (pads_rows(m))
+        sim_replace(m, &g, "d_experts_in_unpadded", bytes);
+    return g;
+}
+
 sim_ref_t sim_experts_forward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t x,
                               sim_ref_t probs, uint64_t rows, bool grad)
 {
-    uint64_t n = m->d->moe.n_local;
     m->b->module = SIM_MOD_EXPERTS;
-    save->n_parts = m->s->moe_grouped_gemm ? 1 : (uint32_t)n;
+    save->n_parts = m->s->moe_grouped_gemm ? 1 : (uint32_t)m->d->moe.n_local;
     save->parts = base_xcalloc(save->n_parts, sizeof(*save->parts));
     save->probs = probs;
     sim_ref_t out;
     if (m->s->moe_grouped_gemm)
-        out = part_forward(m, &save->parts[0], x, rows, n, grad);
+        out = grouped_forward(m, save, x, rows, grad);
     else
         out = sequential_forward(m, save, x, rows, grad);
     if (!grad) {
@@ -203,7 +247,7 @@ sim_ref_t sim_experts_backward(sim_model_t *m, sim_experts_save_t *save, sim_ref
     m->b->module = SIM_MOD_EXPERTS;
     sim_ref_t g;
     if (m->s->moe_grouped_gemm)
-        g = part_backward(m, &save->parts[0], d_out, rows, m->d->moe.n_local);
+        g = grouped_backward(m, save, d_out, rows);
     else
         g = sequential_backward(m, save, d_out, rows);
     sim_forget(m, &save->probs);

@@ -9,9 +9,9 @@
 
 /* First linear, activation and second linear of some rows. */
 typedef struct {
-    sim_ref_t fc1_x;
+    sim_linear_save_t fc1;
     sim_ref_t act_in, gate_out, unweighted; /* of the activation; the last two where unfused */
-    sim_ref_t fc2_x;
+    sim_linear_save_t fc2;
 } sim_expert_save_t;
 
 typedef struct {

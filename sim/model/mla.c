@@ -43,7 +43,8 @@ static uint64_t k_rope_bytes(const sim_model_t *m)
 static sim_linear_dims_t q_down_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
-    return (sim_linear_dims_t){ .in_bytes = d->hidden_bytes,
+    return (sim_linear_dims_t){ .name = "q_down",
+                                .in_bytes = d->hidden_bytes,
                                 .out_bytes = d->mla.q_down_bytes,
                                 .rows = d->mla.q_rank,
                                 .cols = d->h };
@@ -54,6 +55,7 @@ static sim_linear_dims_t kv_down_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     bool fused = m->s->mla_down_proj_fusion;
     return (sim_linear_dims_t){
+        .name = "kv_down",
         .in_bytes = d->hidden_bytes,
         .out_bytes = d->mla.kv_down_bytes + (fused ? d->mla.q_down_bytes : 0),
         .rows = d->mla.kv_rank + d->mla.rope_dim + (fused ? d->mla.q_rank : 0),
@@ -66,6 +68,7 @@ static sim_linear_dims_t q_up_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     uint64_t width = d->mla.q_rank > 0 ? d->mla.q_rank : d->h;
     return (sim_linear_dims_t){
+        .name = "q_up",
         .in_bytes = d->local_tokens * width * d->e,
         .full_in_bytes = d->sp ? d->tokens * width * d->e : 0,
         .out_bytes = d->mla.q_bytes,
@@ -78,6 +81,7 @@ static sim_linear_dims_t kv_up_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){
+        .name = "kv_up",
         .in_bytes = d->local_tokens * d->mla.kv_rank * d->e,
         .full_in_bytes = d->sp ? d->tokens * d->mla.kv_rank * d->e : 0,
         .out_bytes = d->mla.kv_bytes,
@@ -90,6 +94,8 @@ static sim_linear_dims_t proj_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){
+        .name = "proj",
+        .keeps_input = true,
         .in_bytes = d->mla.v_bytes,
         .out_bytes = d->sp ? d->hidden_bytes : d->full_hidden_bytes,
         .full_out_bytes = d->sp ? d->full_hidden_bytes : 0,
@@ -104,8 +110,10 @@ static sim_ref_t up_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_norm
 {
     if (m->s->qk_layernorm)
         return sim_normed_linear_forward(m, d, save, x, name, grad);
-    save->ln_out = save->stat = SIM_REF_NONE;
-    return sim_linear_forward(m, d, &save->x, x, name, grad);
+    sim_linear_save_t linear;
+    sim_ref_t out = sim_linear_forward(m, d, &linear, x, name, grad);
+    *save = (sim_norm_linear_t){ linear.x, SIM_REF_NONE, SIM_REF_NONE, linear.weight };
+    return out;
 }
 
 static sim_ref_t up_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_norm_linear_t *save,
@@ -113,7 +121,8 @@ static sim_ref_t up_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_nor
 {
     if (m->s->qk_layernorm)
         return sim_normed_linear_backward(m, d, save, d_out, name);
-    return sim_linear_backward(m, d, &save->x, d_out, name);
+    sim_linear_save_t linear = { save->x, save->weight };
+    return sim_linear_backward(m, d, &linear, d_out, name);
 }
 
 /* Interleaved halves are brought together, multiplied with cos and sin, and joined with what is
@@ -169,7 +178,7 @@ static qkv_t latents_to_qkv(sim_model_t *m, sim_mla_save_t *save, latents_t in, 
     if (m->d->mla.q_rank > 0)
         q = up_forward(m, &q_dims, &save->q_up, in.q, "q_up_out", grad);
     else
-        q = sim_linear_forward(m, &q_dims, &save->q_x, in.q, "q_proj_out", grad);
+        q = sim_linear_forward(m, &q_dims, &save->q_proj, in.q, "q_proj_out", grad);
     sim_ref_t kv = up_forward(m, &kv_dims, &save->kv_up, in.kv, "kv_up_out", grad);
     m->b->module = SIM_MOD_ATTENTION;
     qkv_t r = rope_forward(m, save, q, kv, grad);
@@ -182,13 +191,12 @@ static latents_t down_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t ln
     latents_t r = { SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
     sim_linear_dims_t q_dims = q_down_dims(m), kv_dims = kv_down_dims(m);
     bool fused = m->s->mla_down_proj_fusion;
-    save->q_down_x = SIM_REF_NONE;
     if (m->d->mla.q_rank == 0)
         r.q = sim_keep(m->b, ln_out);
     else if (!fused)
-        r.q = sim_linear_forward(m, &q_dims, &save->q_down_x, sim_keep(m->b, ln_out),
-                                 "q_compressed", grad);
-    r.kv = sim_linear_forward(m, &kv_dims, &save->kv_down_x, ln_out, "kv_compressed", grad);
+        r.q = sim_linear_forward(m, &q_dims, &save->q_down, sim_keep(m->b, ln_out), "q_compressed",
+                                 grad);
+    r.kv = sim_linear_forward(m, &kv_dims, &save->kv_down, ln_out, "kv_compressed", grad);
     if (fused) /* one tensor, of which both are parts */
         r.q = sim_keep(m->b, r.kv);
     if (m->d->sp)
@@ -298,7 +306,7 @@ sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, boo
         forget_qkv(m, save);
     m->b->module = SIM_MOD_PROJ;
     sim_linear_dims_t dims = proj_dims(m);
-    sim_ref_t out = sim_linear_forward(m, &dims, &save->proj_x, context, "proj_out", grad);
+    sim_ref_t out = sim_linear_forward(m, &dims, &save->proj, context, "proj_out", grad);
     save->ln_out = SIM_REF_NONE;
     if (norm_again)
         norm_discard(m, save, ln_out);
@@ -378,10 +386,10 @@ static sim_ref_t down_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d
     sim_drop(m->b, d_k_rope);
     if (fused)
         sim_forget(m, &d_q);
-    sim_ref_t g = sim_linear_backward(m, &kv_dims, &save->kv_down_x, d_down, "d_ln_out");
+    sim_ref_t g = sim_linear_backward(m, &kv_dims, &save->kv_down, d_down, "d_ln_out");
     sim_ref_t other = d_q; /* without compression it is the norm output's already */
     if (m->d->mla.q_rank > 0 && !fused)
-        other = sim_linear_backward(m, &q_dims, &save->q_down_x, d_q, "d_ln_out");
+        other = sim_linear_backward(m, &q_dims, &save->q_down, d_q, "d_ln_out");
     sim_drop(m->b, other);
     return g;
 }
@@ -401,7 +409,7 @@ sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out
     sim_restore(m->b, save->ln_out);
     m->b->module = SIM_MOD_PROJ;
     sim_linear_dims_t dims = proj_dims(m);
-    sim_ref_t g = sim_linear_backward(m, &dims, &save->proj_x, d_out, "d_context");
+    sim_ref_t g = sim_linear_backward(m, &dims, &save->proj, d_out, "d_context");
     if (recomputes(m, SIM_MODULE_MLA_UP_PROJ))
         recompute_up(m, save);
     m->b->module = SIM_MOD_ATTENTION;
@@ -418,7 +426,7 @@ sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out
     if (d->mla.q_rank > 0)
         d_q = up_backward(m, &q_dims, &save->q_up, d_q, "d_q_latent");
     else
-        d_q = sim_linear_backward(m, &q_dims, &save->q_x, d_q, "d_ln_out");
+        d_q = sim_linear_backward(m, &q_dims, &save->q_proj, d_q, "d_ln_out");
     g = down_backward(m, save, d_q, d_kv, d_k_rope);
     sim_forget(m, &save->ln_out);
     return sim_norm_backward(m, &save->norm, g, d->hidden_bytes);

@@ -8,16 +8,16 @@
 
 typedef struct {
     sim_norm_save_t norm;
-    sim_ref_t ln_out;              /* kept to be made again where the norm is recomputed */
-    sim_ref_t q_down_x, kv_down_x; /* inputs of the down projections: the norm's output */
-    sim_ref_t q_x;                 /* the same, where queries are not compressed */
+    sim_ref_t ln_out; /* kept to be made again where the norm is recomputed */
+    sim_linear_save_t q_down, kv_down;
+    sim_linear_save_t q_proj; /* where queries are not compressed */
     sim_norm_linear_t q_up, kv_up;
     sim_ref_t rope_tables;
     sim_ref_t checkpoint[3]; /* inputs of recomputed up projections */
     sim_ref_t q, k, v;       /* inputs of the core attention */
     sim_ref_t out, lse;      /* of a fused kernel */
     sim_ref_t softmax, dropout_mask, dropped;
-    sim_ref_t proj_x;
+    sim_linear_save_t proj;
 } sim_mla_save_t;
 
 /* Norm, attention and output projection. Takes one reference of `x`; returns [local_tokens, h]. */

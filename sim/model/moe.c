@@ -24,7 +24,8 @@ static bool runs_shared_first(const sim_model_t *m)
 static sim_linear_dims_t latent_in_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
-    return (sim_linear_dims_t){ .in_bytes = d->hidden_bytes,
+    return (sim_linear_dims_t){ .name = "latent_in",
+                                .in_bytes = d->hidden_bytes,
                                 .out_bytes = d->local_tokens * d->moe.latent * d->e,
                                 .rows = d->moe.latent,
                                 .cols = d->h };
@@ -33,7 +34,8 @@ static sim_linear_dims_t latent_in_dims(const sim_model_t *m)
 static sim_linear_dims_t latent_out_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
-    return (sim_linear_dims_t){ .in_bytes = d->local_tokens * d->moe.latent * d->e,
+    return (sim_linear_dims_t){ .name = "latent_out",
+                                .in_bytes = d->local_tokens * d->moe.latent * d->e,
                                 .out_bytes = d->hidden_bytes,
                                 .rows = d->h,
                                 .cols = d->moe.latent };
@@ -50,7 +52,7 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t x
     sim_ref_t in = sim_keep(m->b, x);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_in_dims(m);
-        in = sim_linear_forward(m, &dims, &save->latent_in_x, in, "latent_in", grad);
+        in = sim_linear_forward(m, &dims, &save->latent_in, in, "latent_in", grad);
     }
     sim_shared_save_t *shared = overlapped(m, save);
     sim_ref_t t = sim_dispatch_in(m, &save->dispatch, in, &probs, shared, grad);
@@ -60,7 +62,7 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t x
     t = sim_dispatch_out(m, &save->dispatch, t, shared, &shared_out, grad);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_out_dims(m);
-        t = sim_linear_forward(m, &dims, &save->latent_out_x, t, "latent_out", grad);
+        t = sim_linear_forward(m, &dims, &save->latent_out, t, "latent_out", grad);
     }
     if (runs_shared_first(m))
         sim_replace(m, &t, "moe_out", m->d->hidden_bytes);
@@ -107,14 +109,14 @@ static sim_ref_t layer_backward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t 
     m->b->module = SIM_MOD_DISPATCH;
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_out_dims(m);
-        g = sim_linear_backward(m, &dims, &save->latent_out_x, g, "d_latent_out");
+        g = sim_linear_backward(m, &dims, &save->latent_out, g, "d_latent_out");
     }
     g = sim_dispatch_out_backward(m, &save->dispatch, g);
     g = sim_experts_backward(m, &save->experts, g, sim_moe_rows(m->s, m->d, m->b->layer).expert);
     g = sim_dispatch_in_backward(m, &save->dispatch, g, shared, &d_shared);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_in_dims(m);
-        g = sim_linear_backward(m, &dims, &save->latent_in_x, g, "d_latent_in");
+        g = sim_linear_backward(m, &dims, &save->latent_in, g, "d_latent_in");
     }
     add(m, &sum, g);
     if (d_shared != SIM_REF_NONE)

@@ -31,7 +31,7 @@ typedef struct {
     sim_dispatch_save_t dispatch;
     sim_experts_save_t experts;
     sim_shared_save_t shared;
-    sim_ref_t latent_in_x, latent_out_x; /* inputs of the projections to and from latent width */
+    sim_linear_save_t latent_in, latent_out; /* projections to and from the latent width */
 } sim_moe_save_t;
 
 /* Takes one reference of `x`; returns [local_tokens, h]. */

@@ -26,6 +26,7 @@ static sim_linear_dims_t eh_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){
+        .name = "eh_proj",
         .in_bytes = 2 * d->hidden_bytes,
         .full_in_bytes = d->sp ? 2 * d->full_hidden_bytes : 0,
         .out_bytes = d->full_hidden_bytes / d->tp,
@@ -55,7 +56,7 @@ static sim_ref_t project(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t hidden
         sim_norm_forward(m, &save->hnorm, hidden, "hnorm_out", d->hidden_bytes, d->h, grad);
     sim_ref_t joined = sim_new(m->b, "enorm_hnorm", dims.in_bytes);
     sim_drop(m->b, h);
-    sim_ref_t x = sim_linear_forward(m, &dims, &save->eh_x, joined, "eh_proj_out", grad);
+    sim_ref_t x = sim_linear_forward(m, &dims, &save->eh, joined, "eh_proj_out", grad);
     if (d->tp > 1) {
         sim_ref_t parts = sim_new(m->b, "eh_proj_gathered", d->full_hidden_bytes);
         sim_ref_t whole = sim_new(m->b, "eh_proj_whole", d->full_hidden_bytes);
@@ -126,7 +127,7 @@ static sim_ref_t project_backward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref
         sim_replace(m, &g, "d_eh_proj_gathered", d->full_hidden_bytes);
     if (d->tp > 1)
         sim_replace(m, &g, "d_eh_proj_part", dims.out_bytes);
-    sim_ref_t joined = sim_linear_backward(m, &dims, &save->eh_x, g, "d_enorm_hnorm");
+    sim_ref_t joined = sim_linear_backward(m, &dims, &save->eh, g, "d_enorm_hnorm");
     sim_ref_t part = sim_new(m->b, "d_hnorm_out", d->hidden_bytes);
     sim_ref_t d_hidden = sim_norm_backward(m, &save->hnorm, part, d->hidden_bytes);
     part = sim_new(m->b, "d_enorm_out", d->hidden_bytes);

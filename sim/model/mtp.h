@@ -13,7 +13,7 @@ typedef struct {
     sim_embedding_save_t embedding;
     sim_ref_t checkpoint[2]; /* full recompute: hidden states and embedding */
     sim_norm_save_t enorm, hnorm;
-    sim_ref_t eh_x; /* both norms' outputs side by side */
+    sim_linear_save_t eh; /* projection of both norms' outputs side by side */
     sim_layer_save_t layer;
     sim_norm_save_t norm;
 } sim_mtp_depth_t;

@@ -3,6 +3,7 @@
 
 #include "sim/model/projection.h"
 
+#include "sim/model/quant.h"
 #include "sim/model/workspace.h"
 
 #include <stdio.h>
@@ -88,15 +89,79 @@ static sim_ref_t product(sim_model_t *m, const sim_linear_dims_t *d, const char 
     return out;
 }
 
-sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_ref_t *x_p,
-                             sim_ref_t x, const char *out_name, bool grad)
+void sim_linear_forget(sim_model_t *m, sim_linear_save_t *save)
 {
-    sim_ref_t gathered = gather(m, "linear_in_gathered", d->full_in_bytes);
+    sim_forget(m, &save->x);
+    sim_forget(m, &save->weight);
+}
+
+static uint64_t elements(const sim_model_t *m, uint64_t bytes)
+{
+    return bytes / m->d->e;
+}
+
+static bool keeps_input(const sim_model_t *m, const sim_linear_dims_t *d)
+{
+    return d->keeps_input && m->s->fp8_recipe != SIM_FP8_DELAYED;
+}
+
+static sim_ref_t fp8_weight(sim_model_t *m, const sim_linear_dims_t *d)
+{
+    uint64_t n_weights = d->n_weights > 0 ? d->n_weights : 1;
+    return sim_fp8_weight_of(m, d->name, n_weights * d->rows * d->cols);
+}
+
+/* Data of per-tensor scaling is gathered by rows, so that there is no other copy then. */
+static bool only_rows(const sim_model_t *m, const sim_linear_dims_t *d)
+{
+    return d->full_in_bytes > 0 && sim_is_per_tensor(m);
+}
+
+/* The product of quantised operands; `q` is what of the input may be saved. */
+static sim_ref_t fp8_product(sim_model_t *m, const sim_linear_dims_t *d, sim_ref_t *weight_p,
+                             const char *out_name)
+{
+    uint64_t gathered_bytes =
+        d->full_in_bytes > 0 ? sim_row_bytes(m, elements(m, d->full_in_bytes)) : 0;
+    sim_ref_t gathered = sim_new(m->b, "linear_in_gathered", gathered_bytes);
+    *weight_p = fp8_weight(m, d);
     sim_ref_t out = product(m, d, out_name);
     sim_drop(m->b, gathered);
-    *x_p = x;
+    return out;
+}
+
+static sim_ref_t fp8_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
+                                    sim_linear_save_t *save, sim_ref_t x, const char *out_name)
+{
+    bool keeps = keeps_input(m, d);
+    sim_quantized_t q = sim_quantize(m, "linear_in_fp8", elements(m, d->in_bytes), true,
+                                     !keeps && !only_rows(m, d));
+    sim_ref_t out = fp8_product(m, d, &save->weight, out_name);
+    if (keeps) {
+        save->x = x;
+        sim_drop_quantized(m, &q);
+    } else {
+        save->x = sim_keep_for_wgrad(m, &q);
+        sim_drop(m->b, x);
+    }
+    return out;
+}
+
+sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
+                             sim_ref_t x, const char *out_name, bool grad)
+{
+    sim_ref_t out;
+    save->weight = SIM_REF_NONE;
+    if (sim_is_fp8(m)) {
+        out = fp8_linear_forward(m, d, save, x, out_name);
+    } else {
+        sim_ref_t gathered = gather(m, "linear_in_gathered", d->full_in_bytes);
+        out = product(m, d, out_name);
+        sim_drop(m->b, gathered);
+        save->x = x;
+    }
     if (!grad)
-        sim_forget(m, x_p);
+        sim_linear_forget(m, save);
     return out;
 }
 
@@ -110,8 +175,43 @@ static sim_ref_t weight_grad(sim_model_t *m, const sim_linear_dims_t *d)
     return sim_new(m->b, "weight_grads", d->n_weights * d->rows * d->cols * m->d->e);
 }
 
-/* The gathered gradient of the output, the input's (scattered where the input was gathered) and the
- * weight's. */
+/* Both operands of the weight gradient besides what is saved. */
+typedef struct {
+    sim_quantized_t d_out, x;
+    sim_ref_t d_out_full, x_full; /* in the activation dtype */
+} operands_t;
+
+/* The gradient of the output is quantised, then gathered; the input is gathered again, and
+ * per-tensor data is transposed after that. */
+static operands_t fp8_operands(sim_model_t *m, const sim_linear_dims_t *d)
+{
+    operands_t o = {
+        { SIM_REF_NONE, SIM_REF_NONE }, { SIM_REF_NONE, SIM_REF_NONE }, SIM_REF_NONE, SIM_REF_NONE
+    };
+    uint64_t n = elements(m, d->full_out_bytes > 0 ? d->full_out_bytes : d->out_bytes);
+    o.d_out = sim_quantize(m, "d_out_fp8", n, true, true);
+    uint64_t n_in = elements(m, d->full_in_bytes);
+    if (n_in > 0) {
+        o.x.row = sim_new(m->b, "linear_in_gathered", sim_row_bytes(m, n_in));
+        if (sim_is_per_tensor(m))
+            o.x.col = sim_new(m->b, "linear_in_gathered", sim_col_bytes(m, n_in));
+    } else if (keeps_input(m, d)) {
+        o.x = sim_quantize(m, "linear_in_fp8", elements(m, d->in_bytes), false, true);
+    }
+    return o;
+}
+
+static operands_t make_operands(sim_model_t *m, const sim_linear_dims_t *d)
+{
+    if (sim_is_fp8(m))
+        return fp8_operands(m, d);
+    return (operands_t){ { SIM_REF_NONE, SIM_REF_NONE },
+                         { SIM_REF_NONE, SIM_REF_NONE },
+                         gather(m, "d_out_gathered", d->full_out_bytes),
+                         gather(m, "linear_in_gathered", d->full_in_bytes) };
+}
+
+/* The gradient of the input (scattered where the input was gathered) and the weight's. */
 static sim_ref_t linear_grads(sim_model_t *m, const sim_linear_dims_t *d, const char *in_grad_name,
                               sim_ref_t *full_p, sim_ref_t *wgrad_p)
 {
@@ -122,36 +222,56 @@ static sim_ref_t linear_grads(sim_model_t *m, const sim_linear_dims_t *d, const 
     return dx;
 }
 
-sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_ref_t *x_p,
+sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
                               sim_ref_t d_out, const char *in_grad_name)
 {
-    sim_ref_t d_out_full = gather(m, "d_out_gathered", d->full_out_bytes);
-    sim_ref_t in_gathered = gather(m, "linear_in_gathered", d->full_in_bytes);
+    operands_t o = make_operands(m, d);
     sim_ref_t full, wgrad;
     sim_ref_t dx = linear_grads(m, d, in_grad_name, &full, &wgrad);
-    sim_drop(m->b, in_gathered);
-    sim_drop(m->b, d_out_full);
-    sim_forget(m, x_p);
+    sim_drop(m->b, o.x_full);
+    sim_drop_quantized(m, &o.x);
+    sim_drop(m->b, o.d_out_full);
+    sim_linear_forget(m, save);
     sim_drop(m->b, full);
+    sim_drop_quantized(m, &o.d_out);
     sim_drop(m->b, d_out);
     sim_drop(m->b, wgrad);
     return dx;
+}
+
+/* Only delayed scaling and MXFP8 have norm kernels that quantise. */
+static sim_ref_t fp8_norm_out(sim_model_t *m, const sim_linear_dims_t *d)
+{
+    bool is_fused = m->s->fp8_recipe == SIM_FP8_DELAYED || m->s->fp8_recipe == SIM_FP8_MXFP8;
+    sim_ref_t out = is_fused ? SIM_REF_NONE : sim_new(m->b, "ln_out", d->in_bytes);
+    sim_quantized_t q =
+        sim_quantize(m, "ln_out_fp8", elements(m, d->in_bytes), true, !only_rows(m, d));
+    sim_drop(m->b, out);
+    return sim_keep_for_wgrad(m, &q);
 }
 
 sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
                                     sim_norm_linear_t *save, sim_ref_t x, const char *out_name,
                                     bool grad)
 {
+    sim_ref_t out;
     save->x = x;
-    save->ln_out = sim_new(m->b, "ln_out", d->in_bytes);
+    save->weight = SIM_REF_NONE;
     save->stat = sim_new(m->b, "norm_stat", stat_bytes(m, d->in_bytes, d->cols));
-    sim_ref_t gathered = gather(m, "ln_out_gathered", d->full_in_bytes);
-    sim_ref_t out = product(m, d, out_name);
-    sim_drop(m->b, gathered);
+    if (sim_is_fp8(m)) {
+        save->ln_out = fp8_norm_out(m, d);
+        out = fp8_product(m, d, &save->weight, out_name);
+    } else {
+        save->ln_out = sim_new(m->b, "ln_out", d->in_bytes);
+        sim_ref_t gathered = gather(m, "ln_out_gathered", d->full_in_bytes);
+        out = product(m, d, out_name);
+        sim_drop(m->b, gathered);
+    }
     if (!grad) {
         sim_forget(m, &save->x);
         sim_forget(m, &save->ln_out);
         sim_forget(m, &save->stat);
+        sim_forget(m, &save->weight);
     }
     return out;
 }
@@ -160,16 +280,19 @@ sim_ref_t sim_normed_linear_backward(sim_model_t *m, const sim_linear_dims_t *d,
                                      sim_norm_linear_t *save, sim_ref_t d_out,
                                      const char *in_grad_name)
 {
-    sim_ref_t gathered = gather(m, "ln_out_gathered", d->full_in_bytes);
+    operands_t o = make_operands(m, d);
     sim_ref_t full, wgrad;
     sim_ref_t d_normed = linear_grads(m, d, "d_ln_out", &full, &wgrad);
     sim_forget(m, &save->ln_out);
-    sim_drop(m->b, gathered);
+    sim_forget(m, &save->weight);
+    sim_drop(m->b, o.x_full);
+    sim_drop_quantized(m, &o.x);
     sim_ref_t dx = sim_new(m->b, in_grad_name, d->in_bytes);
     sim_drop(m->b, full);
     sim_drop(m->b, d_normed);
     sim_forget(m, &save->x);
     sim_forget(m, &save->stat);
+    sim_drop_quantized(m, &o.d_out);
     sim_drop(m->b, d_out);
     sim_drop(m->b, wgrad);
     return dx;

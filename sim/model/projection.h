@@ -21,22 +21,35 @@ sim_ref_t sim_norm_forward(sim_model_t *m, sim_norm_save_t *save, sim_ref_t x, c
 /* Takes the output's gradient; returns the input's. */
 sim_ref_t sim_norm_backward(sim_model_t *m, sim_norm_save_t *save, sim_ref_t d_out, uint64_t bytes);
 
-/* Sizes of a linear layer on one rank. */
+/* Sizes of a linear layer on one rank. In FP8 the input is saved quantised, unless the layer is
+ * told to keep it as it is and quantise it again (save_original_input), which delayed scaling
+ * cannot. */
 typedef struct {
+    const char *name;
     uint64_t in_bytes;       /* input as it comes and is saved */
     uint64_t full_in_bytes;  /* gathered along the sequence for the product; 0 = it is not */
     uint64_t out_bytes;      /* output as it goes on */
     uint64_t full_out_bytes; /* before it is reduce-scattered along the sequence; 0 = it is not */
     uint64_t rows, cols;     /* of the weight: output and input features */
     uint64_t n_weights;      /* experts of a grouped layer; 0 = an ordinary layer */
+    bool keeps_input;
 } sim_linear_dims_t;
 
-sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_ref_t *x_p,
+/* What a linear layer saves. */
+typedef struct {
+    sim_ref_t x;
+    sim_ref_t weight; /* in FP8, where every pass makes its own */
+} sim_linear_save_t;
+
+sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
                              sim_ref_t x, const char *out_name, bool grad);
 
-/* Takes the output's gradient and the saved input, *x_p; returns the input's gradient. */
-sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_ref_t *x_p,
+/* Takes the output's gradient; returns the input's. */
+sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
                               sim_ref_t d_out, const char *in_grad_name);
+
+/* Drop what a forward pass saved. */
+void sim_linear_forget(sim_model_t *m, sim_linear_save_t *save);
 
 /* A norm and a column-parallel linear in one module. The input may be a part of a larger tensor;
  * the normed copy is as large as in_bytes says. */

@@ -18,7 +18,8 @@ bool sim_is_fp8(const sim_model_t *m)
     uint16_t layer = m->b->layer;
     if (s->fp8 == SIM_FP8_NONE || !m->d->te || layer == SIM_NO_LAYER)
         return false;
-    if (!s->first_last_layers_bf16)
+    /* Layers of multi-token prediction are not among the first and last ones. */
+    if (!s->first_last_layers_bf16 || layer >= s->num_layers)
         return true;
     return layer >= s->num_layers_at_start_in_bf16 &&
            layer + s->num_layers_at_end_in_bf16 < s->num_layers;
@@ -71,7 +72,11 @@ void sim_drop_quantized(sim_model_t *m, sim_quantized_t *q)
 
 sim_ref_t sim_fp8_weight(sim_model_t *m, uint64_t rows, uint64_t cols)
 {
-    uint64_t n = rows * cols;
+    return sim_fp8_weight_of(m, sim_module_name((sim_module_t)m->b->module), rows * cols);
+}
+
+sim_ref_t sim_fp8_weight_of(sim_model_t *m, const char *linear, uint64_t n)
+{
     bool is_param = m->s->fp8_param_gather;
     uint64_t bytes = sim_col_bytes(m, n) + (is_param ? 0 : sim_row_bytes(m, n));
     if (!is_param && m->s->disable_parameter_transpose_cache)
@@ -79,7 +84,7 @@ sim_ref_t sim_fp8_weight(sim_model_t *m, uint64_t rows, uint64_t cols)
     if (bytes > 0) {
         char key[64];
         snprintf(key, sizeof(key), "%s[%u].%s", is_param ? "fp8_transpose" : "fp8_weight",
-                 m->b->layer, sim_module_name((sim_module_t)m->b->module));
+                 m->b->layer, linear);
         sim_persist(m->b, (sim_module_t)m->b->module, key, bytes);
     }
     return SIM_REF_NONE;

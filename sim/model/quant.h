@@ -36,4 +36,7 @@ void sim_drop_quantized(sim_model_t *m, sim_quantized_t *q);
  * returned. */
 sim_ref_t sim_fp8_weight(sim_model_t *m, uint64_t rows, uint64_t cols);
 
+/* The same for `n` elements of the linear called `linear`, one of several of a module. */
+sim_ref_t sim_fp8_weight_of(sim_model_t *m, const char *linear, uint64_t n);
+
 #endif

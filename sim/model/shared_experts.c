@@ -14,6 +14,8 @@ static sim_linear_dims_t fc1_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     bool gathers = d->sp && !is_overlapped(m);
     return (sim_linear_dims_t){
+        .name = "shared_fc1",
+        .keeps_input = true,
         .in_bytes = is_overlapped(m) ? d->full_hidden_bytes : d->hidden_bytes,
         .full_in_bytes = gathers ? d->full_hidden_bytes : 0,
         .out_bytes = d->tokens * d->gate * d->moe.shared_ffn * d->e,
@@ -27,6 +29,7 @@ static sim_linear_dims_t fc2_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     bool scatters = d->sp && !is_overlapped(m);
     return (sim_linear_dims_t){
+        .name = "shared_fc2",
         .in_bytes = d->tokens * d->moe.shared_ffn * d->e,
         .out_bytes = scatters ? d->hidden_bytes : d->full_hidden_bytes,
         .full_out_bytes = scatters ? d->full_hidden_bytes : 0,
@@ -62,7 +65,7 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
 static sim_ref_t fc1_and_act(sim_model_t *m, sim_shared_save_t *save, sim_ref_t x, bool grad)
 {
     sim_linear_dims_t fc1 = fc1_dims(m), fc2 = fc2_dims(m);
-    sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->mlp.fc1_x, x, "fc1_out", grad);
+    sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->mlp.fc1, x, "fc1_out", grad);
     sim_ref_t act = act_forward(m, &save->mlp, fc1_out, fc2.in_bytes);
     if (!grad) {
         sim_forget(m, &save->mlp.act_in);
@@ -99,7 +102,7 @@ static sim_ref_t run(sim_model_t *m, sim_shared_save_t *save, sim_ref_t x, bool 
 {
     sim_linear_dims_t fc2 = fc2_dims(m);
     sim_ref_t act = fc1_and_act(m, save, sim_keep(m->b, x), grad);
-    sim_ref_t out = sim_linear_forward(m, &fc2, &save->mlp.fc2_x, act, "shared_out", grad);
+    sim_ref_t out = sim_linear_forward(m, &fc2, &save->mlp.fc2, act, "shared_out", grad);
     return apply_gate(m, save, out, grad);
 }
 
@@ -129,9 +132,9 @@ sim_ref_t sim_shared_backward(sim_model_t *m, sim_shared_save_t *save, sim_ref_t
     }
     sim_linear_dims_t fc1 = fc1_dims(m), fc2 = fc2_dims(m);
     sim_ref_t g = gate_backward(m, save, d_out);
-    g = sim_linear_backward(m, &fc2, &save->mlp.fc2_x, g, "d_act_out");
+    g = sim_linear_backward(m, &fc2, &save->mlp.fc2, g, "d_act_out");
     g = act_backward(m, &save->mlp, g, fc2.in_bytes);
-    return sim_linear_backward(m, &fc1, &save->mlp.fc1_x, g, "d_shared_in");
+    return sim_linear_backward(m, &fc1, &save->mlp.fc1, g, "d_shared_in");
 }
 
 void sim_shared_begin(sim_model_t *m, sim_shared_save_t *save, sim_ref_t x)
@@ -152,7 +155,7 @@ sim_ref_t sim_shared_second(sim_model_t *m, sim_shared_save_t *save, bool grad)
 {
     m->b->module = SIM_MOD_SHARED_EXPERTS;
     sim_linear_dims_t fc2 = fc2_dims(m);
-    sim_ref_t out = sim_linear_forward(m, &fc2, &save->mlp.fc2_x, save->act, "shared_out", grad);
+    sim_ref_t out = sim_linear_forward(m, &fc2, &save->mlp.fc2, save->act, "shared_out", grad);
     save->act = SIM_REF_NONE;
     if (m->d->sp)
         sim_replace(m, &out, "shared_out_local", m->d->hidden_bytes);
@@ -166,7 +169,7 @@ void sim_shared_second_backward(sim_model_t *m, sim_shared_save_t *save, sim_ref
     sim_ref_t g = gate_backward(m, save, d_out);
     if (m->d->sp)
         sim_replace(m, &g, "d_shared_out_gathered", m->d->full_hidden_bytes);
-    save->d_act = sim_linear_backward(m, &fc2, &save->mlp.fc2_x, g, "d_act_out");
+    save->d_act = sim_linear_backward(m, &fc2, &save->mlp.fc2, g, "d_act_out");
 }
 
 sim_ref_t sim_shared_first_backward(sim_model_t *m, sim_shared_save_t *save)
@@ -175,7 +178,7 @@ sim_ref_t sim_shared_first_backward(sim_model_t *m, sim_shared_save_t *save)
     sim_linear_dims_t fc1 = fc1_dims(m), fc2 = fc2_dims(m);
     sim_ref_t g = act_backward(m, &save->mlp, save->d_act, fc2.in_bytes);
     save->d_act = SIM_REF_NONE;
-    g = sim_linear_backward(m, &fc1, &save->mlp.fc1_x, g, "d_shared_in");
+    g = sim_linear_backward(m, &fc1, &save->mlp.fc1, g, "d_shared_in");
     if (m->d->sp)
         sim_replace(m, &g, "d_shared_in_local", m->d->hidden_bytes);
     return g;
