@@ -66,15 +66,27 @@ void sim_ddp_buffer_fini(sim_ddp_buffer_t *buffer)
     *buffer = (sim_ddp_buffer_t){ 0 };
 }
 
+/* The one that element `at` (< n_elements) lies in; buckets leave no gaps. */
+static const sim_ddp_range_t *find_bucket(const sim_ddp_buffer_t *buffer, uint64_t at)
+{
+    uint32_t low = 0, high = buffer->n_buckets - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (at < buffer->buckets[middle].end)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return &buffer->buckets[low];
+}
+
 uint64_t sim_ddp_buffer_shard(const sim_ddp_buffer_t *buffer, uint32_t i, uint64_t n_shards,
                               uint64_t shard)
 {
     const sim_ddp_range_t *p = &buffer->params[i];
     if (p->start == p->end)
         return 0;
-    const sim_ddp_range_t *bucket = buffer->buckets;
-    while (p->start >= bucket->end)
-        bucket++;
+    const sim_ddp_range_t *bucket = find_bucket(buffer, p->start);
     uint64_t slice = (bucket->end - bucket->start) / n_shards;
     uint64_t from = base_u64_max(p->start, bucket->start + shard * slice);
     uint64_t to = base_u64_min(p->end, bucket->start + (shard + 1) * slice);

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What fits sim_op_t.slot: 10,000 layers, the most that a scenario takes, have far fewer tensors.
+ */
+enum { MAX_SLOTS = 1 << 24 };
+
 /* Category of a tensor while it is not known whether it is saved. */
 enum { CAT_OPEN = SIM_N_CATEGORIES };
 
@@ -19,6 +23,7 @@ void sim_persistent_fini(sim_persistent_t *persistent)
         free(persistent->keys[i]);
     free(persistent->keys);
     free(persistent->tensors);
+    free(persistent->table);
     *persistent = (sim_persistent_t){ 0 };
 }
 
@@ -68,15 +73,15 @@ static sim_ref_t add_built(sim_builder_t *b, sim_built_t built)
     return b->n_built++;
 }
 
-static uint16_t take_slot(sim_builder_t *b)
+static uint32_t take_slot(sim_builder_t *b)
 {
     if (b->n_free_slots > 0)
         return b->free_slots[--b->n_free_slots];
-    assert(b->n_slots < UINT16_MAX);
+    assert(b->n_slots < MAX_SLOTS);
     return b->n_slots++;
 }
 
-static void give_slot(sim_builder_t *b, uint16_t slot)
+static void give_slot(sim_builder_t *b, uint32_t slot)
 {
     if (slot < SIM_N_SLOTS_FIXED)
         return;
@@ -120,7 +125,7 @@ sim_ref_t sim_new_as(sim_builder_t *b, sim_category_t category, const char *name
     return new_tensor(b, (uint8_t)category, name, bytes);
 }
 
-sim_ref_t sim_given(sim_builder_t *b, uint16_t slot, const char *name, uint64_t bytes)
+sim_ref_t sim_given(sim_builder_t *b, uint32_t slot, const char *name, uint64_t bytes)
 {
     assert(slot < SIM_N_SLOTS_FIXED);
     return add_built(b, (sim_built_t){
@@ -206,7 +211,7 @@ void sim_defer(sim_builder_t *b, sim_ref_t ref)
     keep_beyond(b, ref, SIM_OP_DEFER);
 }
 
-void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot)
+void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot)
 {
     sim_built_t *built = &b->built[ref];
     assert(slot < SIM_N_SLOTS_FIXED && built->refs == 1);
@@ -224,22 +229,56 @@ void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot)
     built->tensor.category = SIM_CAT_PIPELINE;
 }
 
+static uint32_t hash(const char *key)
+{
+    uint32_t h = UINT32_C(2166136261); /* FNV-1a */
+    for (; *key != '\0'; key++)
+        h = (h ^ (uint8_t)*key) * UINT32_C(16777619);
+    return h;
+}
+
+/* The place of `key` in the table, or the free one where it belongs. */
+static uint32_t *find_key(const sim_persistent_t *p, const char *key)
+{
+    uint32_t at = hash(key) & (p->n_table - 1);
+    while (p->table[at] != 0 && strcmp(p->keys[p->table[at] - 1], key) != 0)
+        at = (at + 1) & (p->n_table - 1);
+    return &p->table[at];
+}
+
+static void grow_table(sim_persistent_t *p)
+{
+    free(p->table);
+    p->n_table = p->n_table > 0 ? 2 * p->n_table : 64;
+    p->table = base_xcalloc(p->n_table, sizeof(*p->table));
+    for (uint32_t i = 0; i < p->n; i++)
+        *find_key(p, p->keys[i]) = i + 1;
+}
+
+static uint32_t add_key(sim_persistent_t *p, sim_module_t module, const char *key)
+{
+    uint32_t i = p->n++;
+    p->tensors = base_xrealloc(p->tensors, p->n, sizeof(*p->tensors));
+    p->keys = base_xrealloc(p->keys, p->n, sizeof(*p->keys));
+    p->keys[i] = base_xstrdup(key);
+    p->tensors[i] = (sim_tensor_t){ .name = p->keys[i],
+                                    .layer = SIM_NO_LAYER,
+                                    .category = SIM_CAT_WORKSPACE,
+                                    .module = (uint8_t)module };
+    return p->n;
+}
+
 void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes)
 {
     sim_persistent_t *p = b->persistent;
-    uint32_t i = 0;
-    while (i < p->n && strcmp(p->keys[i], key) != 0)
-        i++;
-    if (i == p->n) {
-        p->tensors = base_xrealloc(p->tensors, p->n + 1, sizeof(*p->tensors));
-        p->keys = base_xrealloc(p->keys, p->n + 1, sizeof(*p->keys));
-        p->keys[i] = base_xstrdup(key);
-        p->tensors[i] = (sim_tensor_t){ .name = p->keys[i],
-                                        .layer = SIM_NO_LAYER,
-                                        .category = SIM_CAT_WORKSPACE,
-                                        .module = (uint8_t)module };
-        p->n++;
-    }
+    if (bytes == 0)
+        return;
+    if (2 * p->n >= p->n_table)
+        grow_table(p);
+    uint32_t *place = find_key(p, key);
+    if (*place == 0)
+        *place = add_key(p, module, key);
+    uint32_t i = *place - 1;
     p->tensors[i].bytes = base_u64_max(p->tensors[i].bytes, bytes);
     push(b, (sim_op_t){ .kind = SIM_OP_PERSIST, .tensor = i, .bytes = bytes });
 }

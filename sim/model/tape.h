@@ -27,9 +27,9 @@ typedef enum {
 typedef struct {
     uint64_t bytes;  /* 0 for SIM_OP_FREE */
     uint32_t tensor; /* index into the chunk's tensors (alloc) or the rank's persistent buffers */
-    uint16_t slot;
-    uint8_t kind;   /* sim_op_kind_t */
-    uint8_t stream; /* 0 = the default stream */
+    uint32_t slot : 24;
+    uint32_t kind : 4;   /* sim_op_kind_t */
+    uint32_t stream : 4; /* 0 = the default stream */
 } sim_op_t;
 
 typedef struct {
@@ -44,6 +44,8 @@ typedef struct {
     sim_tensor_t *tensors; /* n of them, owned; tensors[i].bytes is the largest size asked for */
     char **keys;           /* n names, owned */
     uint32_t n;
+    uint32_t *table; /* keys by hash: place in keys + 1, 0 = free; owned */
+    uint32_t n_table;
 } sim_persistent_t;
 
 void sim_persistent_fini(sim_persistent_t *persistent);
@@ -65,7 +67,7 @@ typedef uint32_t sim_ref_t;
 typedef struct {
     sim_tensor_t tensor;
     uint32_t refs;
-    uint16_t slot;
+    uint32_t slot;
     bool in_forward;   /* made by the forward tape */
     bool is_discarded; /* referenced, but without memory for now */
 } sim_built_t;
@@ -75,9 +77,9 @@ typedef struct {
     sim_persistent_t *persistent; /* borrowed */
     sim_built_t *built;           /* every tensor so far; owned */
     uint32_t n_built, cap_built;
-    uint16_t *free_slots; /* stack of slots that can be taken again; owned */
+    uint32_t *free_slots; /* stack of slots that can be taken again; owned */
     uint32_t n_free_slots, cap_free_slots;
-    uint16_t n_slots;
+    uint32_t n_slots;
     uint16_t layer; /* given to new tensors */
     uint8_t module; /* given to new tensors */
     uint8_t stream; /* given to new tensors */
@@ -98,7 +100,7 @@ sim_ref_t sim_new(sim_builder_t *b, const char *name, uint64_t bytes);
 sim_ref_t sim_new_as(sim_builder_t *b, sim_category_t category, const char *name, uint64_t bytes);
 
 /* A tensor that the player has put into, or expects in, a fixed slot. */
-sim_ref_t sim_given(sim_builder_t *b, uint16_t slot, const char *name, uint64_t bytes);
+sim_ref_t sim_given(sim_builder_t *b, uint32_t slot, const char *name, uint64_t bytes);
 
 /* One more reference; SIM_REF_NONE is passed through. Returns `ref`. */
 sim_ref_t sim_keep(sim_builder_t *b, sim_ref_t ref);
@@ -113,14 +115,15 @@ void sim_discard(sim_builder_t *b, sim_ref_t ref);
 void sim_restore(sim_builder_t *b, sim_ref_t ref);
 
 /* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
-void sim_leave(sim_builder_t *b, sim_ref_t ref, uint16_t slot);
+void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot);
 
 /* The last reference goes to someone who keeps the tensor: until the next iteration begins, or
  * (where the pass is deferred) until the pipeline has been flushed. */
 void sim_hold(sim_builder_t *b, sim_ref_t ref);
 void sim_defer(sim_builder_t *b, sim_ref_t ref);
 
-/* Touch a persistent buffer, named by `key`: made at the first use, or when it has to grow. */
+/* Touch a persistent buffer, named by `key`: made at the first use, or when it has to grow. Nothing
+ * happens with 0 bytes. */
 void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes);
 
 /* A temporary that comes and goes at this point. */
