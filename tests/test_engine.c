@@ -314,6 +314,32 @@ static void capacity_decides_and_says_why(void)
     foreach_job(check_capacities);
 }
 
+static uint64_t kept_bytes, emptied_bytes;
+
+/* Allocated bytes differ by the remainders of blocks that are too small to split off only. */
+static void check_emptied(const trial_t *t)
+{
+    trial_t other = *t;
+    other.s.empty_unused_memory_level = 2;
+    sim_rank_result_t r;
+    if (!simulate(&other, NULL, &r))
+        return;
+    CHECK(t, r.n_iterations == t->r.n_iterations);
+    for (uint32_t i = 0; i < r.n_iterations; i++) {
+        CHECK(t, r.iterations[i].reserved_bytes >= r.iterations[i].allocated_bytes);
+        kept_bytes += t->r.iterations[i].reserved_bytes;
+        emptied_bytes += r.iterations[i].reserved_bytes;
+    }
+    sim_rank_result_fini(&r);
+}
+
+static void an_emptied_cache_keeps_less(void)
+{
+    kept_bytes = emptied_bytes = 0;
+    foreach_job(check_emptied);
+    CU_ASSERT_TRUE(emptied_bytes < kept_bytes);
+}
+
 static CU_TestInfo tests[] = {
     { "holders at the peak add up", holders_at_the_peak_add_up },
     { "figures of iterations are ordered", figures_of_iterations_are_ordered },
@@ -323,6 +349,7 @@ static CU_TestInfo tests[] = {
     { "equal ranks have equal results", equal_ranks_have_equal_results },
     { "tensors at the peak add up", tensors_at_the_peak_add_up },
     { "capacity decides and says why", capacity_decides_and_says_why },
+    { "an emptied cache keeps less", an_emptied_cache_keeps_less },
     CU_TEST_INFO_NULL,
 };
 

@@ -192,14 +192,9 @@ static bool params_norm(sim_player_t *p)
     return true;
 }
 
-/* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
- * skipped because of an overflow; the copies stay until the next zero_grad. The precision-aware
- * optimizer reads the buffer as it is. */
-bool sim_player_step(sim_player_t *p, bool is_skipped)
+static bool step(sim_player_t *p, bool is_skipped)
 {
     const sim_scenario_t *s = p->scenario;
-    p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
-    p->now.microbatch = 0;
     if (has_grad_copies(p) && !sim_player_foreach_owned(p, add_grad_copy, NULL))
         return false;
     if (is_skipped)
@@ -209,4 +204,21 @@ bool sim_player_step(sim_player_t *p, bool is_skipped)
     if (!adam_step(p))
         return false;
     return !s->log_params_norm || !adam_owns_main_params(p) || params_norm(p);
+}
+
+/* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
+ * skipped because of an overflow; the copies stay until the next zero_grad. The precision-aware
+ * optimizer reads the buffer as it is. The cache is emptied as in Megatron-LM's train_step(). */
+bool sim_player_step(sim_player_t *p, bool is_skipped)
+{
+    const uint64_t empty_level = p->scenario->empty_unused_memory_level;
+    p->now.phase = SIM_PHASE_OPTIMIZER_STEP;
+    p->now.microbatch = 0;
+    if (empty_level >= 1)
+        sim_alloc_empty_cache(p->alloc);
+    if (!step(p, is_skipped))
+        return false;
+    if (empty_level >= 2)
+        sim_alloc_empty_cache(p->alloc);
+    return true;
 }

@@ -201,6 +201,7 @@ typedef struct {
     bool cross_entropy_loss_fusion;
     sim_ce_impl_t cross_entropy_fusion_impl;
     bool deterministic_mode;
+    uint64_t empty_unused_memory_level; /* 0..2: Megatron-LM empties the cache once or twice a step */
     bool check_for_nan_in_loss_and_grad;
 
     /* [precision] */

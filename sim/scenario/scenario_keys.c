@@ -372,6 +372,7 @@ static const sim_key_t keys[] = {
     BOOL("train", cross_entropy_loss_fusion, "false", "fused cross-entropy"),
     CHOICE("train", cross_entropy_fusion_impl, "native", ce_impls, "which fused cross-entropy"),
     BOOL("train", deterministic_mode, "false", "deterministic kernels"),
+    COUNT("train", empty_unused_memory_level, "0", 0, 2, "", NULL, "give unused memory back to the device: 1 before the optimizer step, 2 also after it"),
     BOOL("train", check_for_nan_in_loss_and_grad, "true", "look for NaN in loss and gradients; default false with fp16"),
 
     /* [precision] */
@@ -615,7 +616,6 @@ static const sim_key_refused_t refused[] = {
     { "reduce_scatter_with_fp32_accumulation", "false", NULL },
     { "overlap_p2p_comm_warmup_flush", "false", NULL },
     { "overlap_p2p_communication_warmup_flush", "false", NULL },
-    { "empty_unused_memory_level", "0", NULL },
     { "rampup_batch_size", "none", NULL },
     { "logit_dtype", "none", NULL },
     { "use_te_activation_func", "false", NULL },
