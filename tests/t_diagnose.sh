@@ -61,5 +61,7 @@ head -c 300000 /dev/zero >"$work/zeros"
 expect "binary input is no message" 0 'no line of the text was recognised' "$MBSIM" diagnose "$work/zeros"
 expect "a missing file is wrong usage" 2 'No such file' "$MBSIM" diagnose "$work/none"
 expect "a directory is wrong usage" 2 'directory' "$MBSIM" diagnose "$work"
+expect "a snapshot is pointed to replay" 2 'mbsim replay reads memory snapshots' \
+  "$MBSIM" diagnose "$TOP_SRCDIR/tests/data/snapshots/edge_gc.p3.pickle"
 expect "two files are wrong usage" 2 'diagnose' "$MBSIM" diagnose a b
 done_testing

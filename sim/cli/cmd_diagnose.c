@@ -23,6 +23,8 @@ static const sim_usage_t usage = {
     .max_operands = 1,
 };
 
+enum { PICKLE_FIRST_BYTE = 0x80 }; /* no text in UTF-8 begins so */
+
 static int print_json(const diag_log_t *log, const diag_result_t *result, const char *path)
 {
     base_outfile_t *out;
@@ -63,6 +65,10 @@ static int diagnose_file(const char *path, const char *json)
     int c = getc(in); /* a directory can be opened, but not read */
     if (c == EOF && ferror(in)) {
         base_log(BASE_LOG_ERROR, "%s: %s", path, strerror(errno));
+        code = 2;
+    } else if (c == PICKLE_FIRST_BYTE) {
+        base_log(BASE_LOG_ERROR, "%s is no log but a pickle: mbsim replay reads memory snapshots",
+                 path);
         code = 2;
     } else {
         if (c != EOF)
