@@ -18,6 +18,7 @@ typedef enum { SIM_ANSWER_NOT_ASKED, SIM_ANSWER_NO, SIM_ANSWER_YES } sim_answer_
 
 typedef struct {
     uint32_t n_out_of_memory; /* ranks */
+    uint32_t n_retrying;      /* ranks that went on only after the allocator gave its cache back */
     uint32_t worst_rank;      /* misses by most; when all fit: has the least headroom */
     uint64_t headroom_bytes;  /* of the worst rank; 0 when it does not fit */
 

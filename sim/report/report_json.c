@@ -226,6 +226,7 @@ static json_t *verdict_json(const sim_report_t *report)
     json_object_set_new(verdict, "fits", json_boolean(fits));
     set_uint(verdict, "worst_rank", v->worst_rank);
     json_object_set_new(verdict, "out_of_memory_ranks", out_of_memory_ranks(report));
+    set_uint(verdict, "n_ranks_that_retry", v->n_retrying);
     if (fits) {
         set_uint(verdict, "headroom_bytes", v->headroom_bytes);
         return verdict;

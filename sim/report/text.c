@@ -301,4 +301,9 @@ void sim_report_text(const sim_report_t *report, FILE *out)
     size_text_t room;
     fprintf(out, "FITS with %s headroom on rank %" PRIu32 ", the fullest.\n",
             base_bytes_format(report->verdict.headroom_bytes, room), report->verdict.worst_rank);
+    if (report->verdict.n_retrying > 0)
+        fprintf(out,
+                "  %" PRIu32 " of the ranks went on only after PyTorch had given its cache back to "
+                "the device,\n  which stalls the GPU: there is no room to spare.\n",
+                report->verdict.n_retrying);
 }

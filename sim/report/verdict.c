@@ -75,6 +75,7 @@ static base_status_t find_worst(sim_report_t *r, need_t *worst_p, base_err_t *er
         if (result == NULL || (r->is_skipped != NULL && r->is_skipped[rank]))
             continue;
         r->verdict.n_out_of_memory += result->is_out_of_memory;
+        r->verdict.n_retrying += !result->is_out_of_memory && result->n_alloc_retries > 0;
         if (seen[classes->of_rank[rank]])
             continue;
         seen[classes->of_rank[rank]] = true;
