@@ -333,12 +333,36 @@ static void private_pools_are_left_out(void)
                     BASE_ERR_INVAL);
 }
 
+/* A segment of a pebibyte in pages of 2 MiB is no GPU's: it must not be filled piece by piece. */
+static void forged_sizes_cost_nothing(void)
+{
+    sim_snapshot_event_t events[] = {
+        { 0x200000, (UINT64_C(1) << 50) + (2 << 20), 0, SIM_TRACE_SEGMENT_UNMAP, false },
+        { UINT64_C(1) << 60, UINT64_C(1) << 60, 0, SIM_TRACE_SEGMENT_FREE, false },
+        { 0x200000, 512, 0, SIM_TRACE_FREE_REQUESTED, false },
+        { 0x200000, 512, 0, SIM_TRACE_FREE_COMPLETED, false },
+    };
+    sim_snapshot_trace_t trace = { 0, 4 };
+    sim_snapshot_t snap = { .events = events, .n_events = 4, .traces = &trace, .n_traces = 1 };
+    sim_recording_t rec;
+    base_err_t err = { 0 };
+    base_status_t status =
+        sim_recording_init(&rec, &snap, 0, SIM_RECORDING_START_AS_RECORDED, &err);
+    CU_ASSERT_EQUAL_FATAL(status, BASE_OK);
+    CU_ASSERT_TRUE(rec.trace->n_calls < 10);
+    sim_recording_fini(&rec);
+    events[0].bytes = events[1].bytes = UINT64_C(1) << 63;
+    status = sim_recording_init(&rec, &snap, 0, SIM_RECORDING_START_AS_RECORDED, &err);
+    CU_ASSERT_EQUAL(status, BASE_ERR_INVAL);
+}
+
 static CU_TestInfo tests[] = {
     { "recorded runs end in the recorded layout", recorded_runs_end_in_the_recorded_layout },
     { "a history cut off at the start is completed", a_history_cut_off_at_the_start_is_completed },
     { "random runs are rebuilt from any point", random_runs_are_rebuilt_from_any_point },
     { "a failed request tells what the device had", a_failed_request_tells_what_the_device_had },
     { "private pools are left out", private_pools_are_left_out },
+    { "forged sizes cost nothing", forged_sizes_cost_nothing },
     CU_TEST_INFO_NULL,
 };
 

@@ -22,6 +22,7 @@ typedef struct {
 /* A sorted array: devices have some thousand segments. Files that have very many are no
  * recordings of a GPU, and moving them about would take for ever. */
 enum { MAX_RANGES = 1 << 15 };
+enum { MAX_STEPS = 1 << 20 };
 #define MAX_MOVED_BYTES (64 * BASE_GIB)
 
 typedef struct {
@@ -152,13 +153,14 @@ static void add(sim_start_t *start, sim_start_kind_t kind, uint64_t bytes, uint6
     start->steps[start->n++] = (sim_start_step_t){ kind, bytes, stream, idx };
 }
 
-/* Requests of up to 1 MiB go to the small pool, others to the large one. */
-static void add_hole(sim_start_t *start, const range_t *r, uint64_t bytes)
+/* Something that is given back later. Requests of up to 1 MiB go to the small pool, others to the
+ * large one. */
+static void add_filler(sim_start_t *start, sim_start_kind_t kind, const range_t *r, uint64_t bytes)
 {
-    for (; r->is_small && bytes > SMALL_MAX; bytes -= SMALL_MAX)
-        add(start, SIM_START_HOLE, SMALL_MAX, r->stream, 0);
+    for (; r->is_small && bytes > SMALL_MAX && start->n < MAX_STEPS; bytes -= SMALL_MAX)
+        add(start, kind, SMALL_MAX, r->stream, 0);
     if (r->is_small || bytes > SMALL_MAX)
-        add(start, SIM_START_HOLE, bytes, r->stream, 0);
+        add(start, kind, bytes, r->stream, 0);
 }
 
 /* What to ask for so that before[i] reaches to where the next block can begin. The rest of a large
@@ -180,19 +182,19 @@ static size_t add_range(const sim_start_input_t *in, sim_start_t *start, const r
 {
     uint64_t end = r->addr + r->bytes, at = r->addr;
     if (i == in->n_before || in->before[i].addr >= end) {
-        add_hole(start, r, r->bytes);
+        add_filler(start, SIM_START_HOLE, r, r->bytes);
         return i;
     }
     if (!r->is_small && !r->is_expandable)
         add(start, SIM_START_WHOLE, r->bytes, r->stream, 0);
     for (; i < in->n_before && in->before[i].addr < end; i++) {
         if (in->before[i].addr > at)
-            add_hole(start, r, in->before[i].addr - at);
+            add_filler(start, SIM_START_HOLE, r, in->before[i].addr - at);
         uint64_t next = i + 1 < in->n_before ? base_u64_min(in->before[i + 1].addr, end) : end;
         add(start, SIM_START_BLOCK, request_of(in, i, r, next, &at), r->stream, i);
     }
     if (at < end)
-        add_hole(start, r, end - at);
+        add_filler(start, SIM_START_HOLE, r, end - at);
     return i;
 }
 
@@ -232,9 +234,7 @@ static void add_gap(const sim_start_input_t *in, sim_start_t *start, const range
     if (gap > budget->bytes)
         return;
     budget->bytes -= gap;
-    for (; r->is_small && gap > SMALL_MAX; gap -= SMALL_MAX)
-        add(start, SIM_START_GAP, SMALL_MAX, r->stream, 0);
-    add(start, SIM_START_GAP, gap, r->stream, 0);
+    add_filler(start, SIM_START_GAP, r, gap);
 }
 
 bool sim_start_find(const sim_start_input_t *in, sim_start_t *start)
@@ -259,7 +259,10 @@ bool sim_start_find(const sim_start_input_t *in, sim_start_t *start)
     for (; i < in->n_before; i++)
         add(start, SIM_START_BLOCK, in->before[i].bytes, in->before[i].stream, i);
     free(set.r);
-    return true;
+    if (start->n < MAX_STEPS + in->n_before)
+        return true;
+    sim_start_fini(start);
+    return false;
 }
 
 void sim_start_fini(sim_start_t *start)
