@@ -168,20 +168,30 @@ static void deep_nesting_is_refused_and_64_is_read(void)
 /* Files of one opcode repeated are the worst: each must be refused or read in bounded memory. */
 static void memory_is_bounded_by_the_size_of_the_file(void)
 {
-    static const char *const units[] = {
-        "N", "]", "}", ")", "N\x94", "]\x94", "(Nt", "](Ne", "\x88"
+    static const struct {
+        const char *unit, *want;
+    } units[] = {
+        { "N", "too many values" },
+        { "]", "too many values" },
+        { "}", "too many values" },
+        { "(Nt", "too many values" },
+        { "](Ne", "too many values" },
+        { "\x88", "too many values" },
+        { "Nq\x01", "too many values" },
+        { "N\x94\x94\x94\x94\x94\x94\x94\x94", "memo index too high" },
+        { "))))))))(t", "too many values" },
     };
     size_t n = 8U << 20;
     uint8_t *data = base_xcalloc(n, 1);
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        size_t unit = strlen(units[i]);
+        size_t unit = strlen(units[i].unit);
         data[0] = 0x80;
         data[1] = 4;
         data[2] = ']';
         data[3] = '(';
         for (size_t at = 4; at < n; at++)
-            data[at] = (uint8_t)units[i][(at - 4) % unit];
-        refusal(data, n);
+            data[at] = (uint8_t)units[i].unit[(at - 4) % unit];
+        CU_ASSERT_TRUE(has(refusal(data, n), units[i].want));
     }
     /* One more pattern that fills many batches: elements are kept, the stack is not. */
     size_t at = 2;
@@ -192,7 +202,7 @@ static void memory_is_bounded_by_the_size_of_the_file(void)
         at += 1000;
         data[at++] = 'e';
     }
-    refusal(data, at);
+    CU_ASSERT_TRUE(has(refusal(data, at), "too many elements"));
     free(data);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
