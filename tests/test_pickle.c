@@ -203,6 +203,9 @@ static void memory_is_bounded_by_the_size_of_the_file(void)
         data[at++] = 'e';
     }
     CU_ASSERT_TRUE(has(refusal(data, at), "too many elements"));
+    for (at = 3; at + 2 < n; at += 2) /* a list of empty lists */
+        memcpy(data + at, "]a", 2);
+    CU_ASSERT_TRUE(has(refusal(data, at), "too many lists and dictionaries"));
     free(data);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
