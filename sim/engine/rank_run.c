@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/engine/player.h"
+#include "sim/engine/repeat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@ struct sim_rank_run {
     bool has_memory; /* false once the play of memory has ended */
     uint32_t iteration, n_iterations;
     size_t cursor; /* next step of the iteration */
+    sim_repeat_t repeat;
+    size_t skip_to; /* steps before this one are not played: they repeat earlier ones */
+    bool repeats;   /* this iteration and all that follow are like the one before */
+    uint64_t n_ops_an_iteration;
     sim_rank_result_t result;
 };
 
@@ -72,6 +77,9 @@ base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_plac
     run->n_iterations = (uint32_t)scenario->iterations;
     run->result.iterations = base_xcalloc(run->n_iterations, sizeof(*run->result.iterations));
     run->has_memory = !options->without_memory && sim_player_build(p);
+    /* The order in which tensors are listed depends on how often blocks were used. */
+    if (run->has_memory)
+        sim_repeat_init(&run->repeat, p, !options->plays_all && !options->want_alive);
     run->iteration = 1;
     *run_p = run;
     return BASE_OK;
@@ -82,6 +90,7 @@ void sim_rank_run_destroy(sim_rank_run_t *run)
     if (run == NULL)
         return;
     sim_player_fini(&run->player);
+    sim_repeat_fini(&run->repeat);
     sim_rank_result_fini(&run->result);
     free(run);
 }
@@ -98,15 +107,34 @@ static bool concerns_others(const sim_step_t *step)
 
 static void begin_iteration(sim_rank_run_t *run)
 {
-    run->player.now = (sim_moment_t){ .iteration = run->iteration, .layer = SIM_NO_LAYER };
-    if (run->has_memory)
-        run->has_memory = sim_player_zero_grad(&run->player);
+    sim_player_t *p = &run->player;
+    p->now = (sim_moment_t){ .iteration = run->iteration, .layer = SIM_NO_LAYER };
+    run->skip_to = 0;
+    if (run->has_memory && !run->repeats)
+        run->repeats =
+            sim_repeat_iteration(&run->repeat, p, run->iteration, &run->n_ops_an_iteration);
+    if (run->has_memory && !run->repeats)
+        run->has_memory = sim_player_zero_grad(p);
+}
+
+static void play_step(sim_rank_run_t *run, const sim_step_t *step)
+{
+    size_t at = (size_t)(step - run->player.order.steps);
+    if (!run->has_memory || run->repeats || at < run->skip_to)
+        return;
+    size_t n_skipped = sim_repeat_steps(&run->repeat, &run->player, at);
+    if (n_skipped > 0)
+        run->skip_to = at + n_skipped;
+    else
+        run->has_memory = sim_player_run(&run->player, step);
 }
 
 static void end_iteration(sim_rank_run_t *run)
 {
     sim_player_t *p = &run->player;
-    if (run->has_memory)
+    if (run->repeats)
+        p->n_ops += run->n_ops_an_iteration;
+    else if (run->has_memory)
         run->has_memory =
             sim_player_step(p, sim_player_is_step_skipped(p->scenario, run->iteration));
     if (run->has_memory)
@@ -123,8 +151,7 @@ const sim_step_t *sim_rank_run_next(sim_rank_run_t *run)
             begin_iteration(run);
         while (run->cursor < order->n) {
             const sim_step_t *step = &order->steps[run->cursor++];
-            if (run->has_memory)
-                run->has_memory = sim_player_run(&run->player, step);
+            play_step(run, step);
             if (concerns_others(step))
                 return step;
         }

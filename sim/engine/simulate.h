@@ -59,6 +59,7 @@ typedef struct {
 typedef struct {
     bool unlimited;  /* the device never runs out: for comparing with measurements */
     bool want_alive; /* list what is alive at the peak; costs playing a second time up to it */
+    bool plays_all;  /* also what repeats to the byte; the result is the same */
 } sim_simulate_options_t;
 
 /* `scenario` is resolved. Out of memory of the device is a result (is_out_of_memory), not an error.
