@@ -17,7 +17,7 @@ static bool recomputes_act(const sim_model_t *m)
  * unit and weighting are steps that save what they multiply. */
 static bool is_act_fused(const sim_model_t *m)
 {
-    return m->s->bias_activation_fusion && m->s->activation_func == SIM_ACT_SWIGLU;
+    return m->s->bias_activation_fusion && m->d->gate == 2;
 }
 
 /* Product with the weights, which may be wider than the activations. */
@@ -189,6 +189,18 @@ static bool pads_rows(const sim_model_t *m)
            m->s->moe_token_dispatcher_type != SIM_DISPATCHER_FLEX;
 }
 
+/* The second linear's bias, times the rows' weights, is added expert by expert, and the parts are
+ * joined. */
+static sim_ref_t add_bias(sim_model_t *m, sim_ref_t out, uint64_t bytes)
+{
+    if (!m->s->add_bias_linear)
+        return out;
+    sim_ref_t parts = sim_new(m->b, "experts_out_biased", bytes);
+    sim_replace(m, &out, "experts_out_joined", bytes);
+    sim_drop(m->b, parts);
+    return out;
+}
+
 /* The caller holds the input until the experts return, and the padded copy is a local variable. */
 static sim_ref_t grouped_forward(sim_model_t *m, sim_experts_save_t *save, sim_ref_t x,
                                  uint64_t rows, bool grad)
@@ -196,12 +208,12 @@ static sim_ref_t grouped_forward(sim_model_t *m, sim_experts_save_t *save, sim_r
     uint64_t bytes = rows * m->d->moe.h * m->d->e;
     uint64_t n = m->d->moe.n_local;
     if (!sim_is_fp8(m))
-        return part_forward(m, &save->parts[0], x, rows, n, grad);
+        return add_bias(m, part_forward(m, &save->parts[0], x, rows, n, grad), bytes);
     sim_ref_t in = sim_keep(m->b, x);
     if (pads_rows(m))
         sim_replace(m, &x, "experts_in_padded", bytes);
     sim_ref_t padded = sim_keep(m->b, x);
-    sim_ref_t out = part_forward(m, &save->parts[0], x, rows, n, grad);
+    sim_ref_t out = add_bias(m, part_forward(m, &save->parts[0], x, rows, n, grad), bytes);
     if (pads_rows(m))
         sim_replace(m, &out, "experts_out_unpadded", bytes);
     sim_drop(m->b, padded);
@@ -215,6 +227,8 @@ static sim_ref_t grouped_backward(sim_model_t *m, sim_experts_save_t *save, sim_
     uint64_t bytes = rows * m->d->moe.h * m->d->e;
     if (pads_rows(m))
         sim_replace(m, &d_out, "d_experts_out_padded", bytes);
+    if (m->s->add_bias_linear)
+        sim_touch(m->b, "d_bias_products", bytes);
     sim_ref_t g = part_backward(m, &save->parts[0], d_out, rows, m->d->moe.n_local);
     if (pads_rows(m))
         sim_replace(m, &g, "d_experts_in_unpadded", bytes);

@@ -130,6 +130,16 @@ static void add_expert(list_t *l, const sim_scenario_t *s, const char *name, uin
         p->buffer = p->buffer == SIM_BUFFER_DENSE_FP8 ? SIM_BUFFER_EXPERT_FP8 : SIM_BUFFER_EXPERT;
 }
 
+static void add_expert_bias(list_t *l, const sim_scenario_t *s, const char *name,
+                            uint64_t n_elements, bool is_apart)
+{
+    if (!s->add_bias_linear)
+        return;
+    add_vector(l, name, n_elements);
+    if (is_apart)
+        l->out->params[l->out->n - 1].buffer = SIM_BUFFER_EXPERT;
+}
+
 /* Experts are reduced apart when they are spread or split in another way than the rest
  * (allreduce = False on the parameters). A grouped linear registers the weights of one linear after
  * those of the other, single experts both for each. */
@@ -142,11 +152,18 @@ static void add_experts(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     l->module = SIM_MOD_EXPERTS;
     for (uint64_t i = 0; i < m->n_local; i++) {
         add_expert(l, s, "experts.linear_fc1.weight", fc1_rows * m->h, apart);
-        if (!grouped)
+        if (!grouped) {
+            add_expert_bias(l, s, "experts.linear_fc1.bias", fc1_rows, apart);
             add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+            add_expert_bias(l, s, "experts.linear_fc2.bias", m->h, apart);
+        }
     }
     for (uint64_t i = 0; grouped && i < m->n_local; i++)
+        add_expert_bias(l, s, "experts.linear_fc1.bias", fc1_rows, apart);
+    for (uint64_t i = 0; grouped && i < m->n_local; i++)
         add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+    for (uint64_t i = 0; grouped && i < m->n_local; i++)
+        add_expert_bias(l, s, "experts.linear_fc2.bias", m->h, apart);
 }
 
 /* megatron/core/transformer/moe/moe_layer.py */

@@ -20,6 +20,7 @@ typedef struct {
     uint32_t vocab_size, max_position_embeddings;
     bool untied;        /* untie_embeddings_and_output_weights */
     const char *source; /* where the dimensions were read */
+    const char *more;   /* further keys, as in a family; NULL = none */
 } sim_preset_t;
 
 /* The table, for listing. */

@@ -45,9 +45,9 @@ void sim_rule_expert_bias_is_possible(sim_rule_context_t *c)
     const sim_scenario_t *s = c->s;
     if (s->num_experts == 0 || !s->add_bias_linear)
         return;
-    if (s->expert_tensor_parallel_size > 1)
+    if (s->moe_grouped_gemm && s->expert_tensor_parallel_size > 1)
         sim_rule_broken(c, "add_bias_linear",
-                        "not with experts and expert_tensor_parallel_size > 1");
+                        "not with moe_grouped_gemm and expert_tensor_parallel_size > 1");
     if (s->moe_shared_expert_intermediate_size != 0)
         sim_rule_broken(c, "add_bias_linear", "not with shared experts");
     if (s->moe_grouped_gemm && s->bias_dropout_fusion)
