@@ -1,0 +1,32 @@
+#!/bin/sh
+# The simulation stays as close to measured runs as it is.
+. "$TOP_SRCDIR/tests/lib.sh"
+corpus=$TOP_SRCDIR/tests/data/measured-peaks.jsonl
+
+expect "every record is covered" 0 '^Total: 30 of 30 records covered' "$MBSIM" validate "$corpus"
+
+# close TEXT MEDIAN P90 FILTER...: errors of the peak, in percent, of the records that pass.
+close() {
+  close_text=$1 close_median=$2 close_p90=$3
+  shift 3
+  check "$close_text" "$MBSIM" validate -q --max-median "$close_median" --max-p90 "$close_p90" "$@" "$corpus"
+}
+close "peaks of all models" 0.1 1
+close "peaks of dense models" 0.05 0.2 --filter model.type=gpt
+close "peaks of dense models on Blackwell" 0.1 0.1 --filter 'gpu=*B200*' --filter model.type=gpt
+close "peaks with context parallelism" 0.1 0.1 --filter family=simumax/70b-cp
+close "peaks with FP8" 2 2 --filter 'train.precision=*fp8*'
+close "peaks with experts" 0.6 2 --filter 'model.type!=gpt'
+
+summary=$("$MBSIM" validate "$corpus" | sed '1,/^Total/d')
+
+# below TEXT MEDIAN P90: the same for the line of the summary that begins with TEXT.
+below() {
+  if printf '%s\n' "$summary" | awk -v name="  $1 " -v median="$2" -v p90="$3" '
+    index($0, name) == 1 { n++; if ($(NF - 2) > median || $(NF - 1) > p90) exit 1 }
+    END { if (n != 1) exit 1 }'; then ok "$1"; else not_ok "$1" "$summary"; fi
+}
+below "static (allocated after a step)" 0.05 0.5
+below "second less first step's peak" 1 5
+below "peak reserved" 0.5 13
+done_testing
