@@ -178,6 +178,10 @@ head -c $(($(wc -c < all.json) - 100)) all.json > torn.json
 "$MBSIM" sweep all.ini --json torn.json --resume > /dev/null
 check "JSON lines are resumed too" cmp all.json torn.json
 
+"$MBSIM" sweep all.ini --quick --csv quick.csv > /dev/null
+check "--quick says so in every row" [ "$(grep -c ',stages,' quick.csv)" -eq "$legal" ]
+expect "--quick is another sweep" 2 'rows of different sweeps' "$MBSIM" merge quick.csv s1.csv
+
 # ---- several processes ----
 mpi 3 "$MBSIM" sweep all.ini --csv three.csv > three.txt
 check "three processes write the same rows" same_rows all.csv three.csv

@@ -21,7 +21,7 @@ enum { N_BEST = 10 };
 typedef struct {
     sim_options_t common;
     const char *shard, *margin;
-    bool resume;
+    bool resume, quick;
 } sweep_cli_t;
 
 #define FIELD(name) offsetof(sweep_cli_t, name)
@@ -32,6 +32,9 @@ static const sim_option_t own[] = {
     { "shard", 0, "I/N", SIM_OPTION_TEXT, FIELD(shard),
       "every N-th layout only, I from 1 to N or from 0 to N-1 (N and 0 are the same); in a Slurm "
       "array the default is the task's" },
+    { "quick", 0, NULL, SIM_OPTION_FLAG, FIELD(quick),
+      "play the lowest rank of each pipeline stage only; ranks with other pieces of a distributed "
+      "optimizer can need a little more" },
     { "margin", 0, "SIZE", SIM_OPTION_TEXT, FIELD(margin),
       "less headroom is a risk; default a hundredth of the device" },
 };
@@ -103,6 +106,7 @@ static bool fill_options(const sweep_cli_t *cli, sim_sweep_options_t *o)
     const sim_options_t *c = &cli->common;
     *o = (sim_sweep_options_t){ .n_shards = 1,
                                 .margin_bytes = SIM_SWEEP_MARGIN_DEFAULT,
+                                .ranks = cli->quick ? SIM_RANKS_STAGES : SIM_RANKS_ALL,
                                 .rows_path = c->csv != NULL ? c->csv : c->json,
                                 .format = c->csv != NULL ? SIM_ROWS_CSV : SIM_ROWS_JSON,
                                 .resumes = cli->resume };

@@ -3,6 +3,11 @@
 
 #include "sim/study/outcome.h"
 
+#include "sim/base/xmem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 static const char *const status_names[SIM_N_STATUSES] = {
     [SIM_STATUS_FITS] = "fits",
     [SIM_STATUS_AT_RISK] = "at risk",
@@ -31,7 +36,7 @@ const char *sim_risk_name(sim_risk_t risk)
 static bool any_retries(const sim_job_t *job)
 {
     for (uint32_t c = 0; c < job->classes.n_classes; c++) {
-        if (job->results[c].n_alloc_retries > 0)
+        if (job->results[c].iterations != NULL && job->results[c].n_alloc_retries > 0)
             return true;
     }
     return false;
@@ -74,19 +79,32 @@ static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t ma
     set_status(o, job, margin_bytes);
 }
 
-base_status_t sim_outcome_of(const sim_scenario_t *scenario, uint64_t margin_bytes,
-                             sim_outcome_t *outcome_p, base_err_t *err)
+/* By rank: all but the lowest of each stage. The caller frees. */
+static bool *skip_all_but_stages(const sim_scenario_t *s)
+{
+    bool *is_skipped = base_xcalloc(s->grid.world_size, sizeof(*is_skipped));
+    memset(is_skipped, true, s->grid.world_size * sizeof(*is_skipped));
+    for (uint32_t pp = 0; pp < s->grid.pp; pp++)
+        is_skipped[topo_grid_rank(&s->grid, 0, 0, 0, pp)] = false;
+    return is_skipped;
+}
+
+base_status_t sim_outcome_of(const sim_scenario_t *scenario, sim_ranks_t ranks,
+                             uint64_t margin_bytes, sim_outcome_t *outcome_p, base_err_t *err)
 {
     sim_job_t job;
-    base_status_t status = sim_job_play(scenario, NULL, &job, err);
-    if (status != BASE_OK)
-        return status;
-    sim_outcome_t outcome = { 0 };
-    status = sim_report_judge(scenario, &job, NULL, &outcome.verdict, err);
+    bool *is_skipped = ranks == SIM_RANKS_STAGES ? skip_all_but_stages(scenario) : NULL;
+    sim_job_options_t options = { .is_skipped = is_skipped };
+    base_status_t status = sim_job_play(scenario, &options, &job, err);
     if (status == BASE_OK) {
-        summarize(scenario, &job, margin_bytes, &outcome);
-        *outcome_p = outcome;
+        sim_outcome_t outcome = { 0 };
+        status = sim_report_judge(scenario, &job, is_skipped, &outcome.verdict, err);
+        if (status == BASE_OK) {
+            summarize(scenario, &job, margin_bytes, &outcome);
+            *outcome_p = outcome;
+        }
+        sim_job_fini(&job);
     }
-    sim_job_fini(&job);
+    free(is_skipped);
     return status;
 }

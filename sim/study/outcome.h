@@ -44,9 +44,16 @@ typedef struct {
     uint32_t n_classes;     /* different ranks */
 } sim_outcome_t;
 
-/* Play every rank of `scenario` (resolved) and judge; less headroom than margin_bytes is a risk.
+/* Which ranks are played. */
+typedef enum {
+    SIM_RANKS_ALL,    /* every one, equal ones once */
+    SIM_RANKS_STAGES, /* the lowest of each pipeline stage: quick, and others can need more, as each
+                       * holds another piece of a distributed optimizer */
+} sim_ranks_t;
+
+/* Play the ranks of `scenario` (resolved) and judge; less headroom than margin_bytes is a risk.
  * Fails as sim_simulate_rank() does. */
-base_status_t sim_outcome_of(const sim_scenario_t *scenario, uint64_t margin_bytes,
-                             sim_outcome_t *outcome_p, base_err_t *err);
+base_status_t sim_outcome_of(const sim_scenario_t *scenario, sim_ranks_t ranks,
+                             uint64_t margin_bytes, sim_outcome_t *outcome_p, base_err_t *err);
 
 #endif

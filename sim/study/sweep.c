@@ -34,6 +34,11 @@ typedef struct {
     uint64_t n_done;
 } runner_t;
 
+static const char *ranks_name(sim_ranks_t ranks)
+{
+    return ranks == SIM_RANKS_STAGES ? "stages" : "all";
+}
+
 /* ---- what identifies a sweep ---- */
 
 /* FNV-1a, 64 bits. */
@@ -51,6 +56,7 @@ static uint64_t fingerprint_of(const sim_scenario_t *base, const sim_sweep_optio
     snprintf(margin, sizeof(margin), "%" PRIu64, options->margin_bytes);
     uint64_t h = hash(UINT64_C(0xcbf29ce484222325), PACKAGE_VERSION);
     h = hash(hash(hash(h, "\n"), text), margin);
+    h = hash(h, ranks_name(options->ranks));
     free(text);
     return h;
 }
@@ -63,6 +69,7 @@ static void add_columns(sim_sweep_columns_t *columns, const sim_layouts_t *layou
     static const char *const after[] = {
         "data_parallel_size",
         "n_microbatches",
+        "ranks",
         "status",
         "risk",
         "worst_rank",
@@ -145,6 +152,7 @@ static void set_keys(const runner_t *r, sim_sweep_row_t *row, const task_t *task
 /* What the guarded function gets and gives. */
 typedef struct {
     const sim_scenario_t *scenario;
+    sim_ranks_t ranks;
     uint64_t margin_bytes;
     sim_outcome_t outcome;
     base_status_t status;
@@ -154,7 +162,7 @@ typedef struct {
 static void try_layout(void *arg)
 {
     trial_t *t = arg;
-    t->status = sim_outcome_of(t->scenario, t->margin_bytes, &t->outcome, &t->err);
+    t->status = sim_outcome_of(t->scenario, t->ranks, t->margin_bytes, &t->outcome, &t->err);
 }
 
 static uint64_t margin_of(const runner_t *r)
@@ -181,7 +189,9 @@ static void simulate(runner_t *r, const task_t *task, sim_sweep_row_t *row)
                       s->grid.dp);
     sim_sweep_row_set(row, sim_sweep_column(&r->columns, "n_microbatches"), "%" PRIu64,
                       s->n_microbatches);
-    trial_t trial = { .scenario = s, .margin_bytes = margin_of(r) };
+    sim_sweep_row_set(row, sim_sweep_column(&r->columns, "ranks"), "%s",
+                      ranks_name(r->options->ranks));
+    trial_t trial = { .scenario = s, .ranks = r->options->ranks, .margin_bytes = margin_of(r) };
     int signal = sim_guard_run(try_layout, &trial);
     char text[64];
     if (signal != 0) {

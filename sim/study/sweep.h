@@ -6,6 +6,7 @@
 
 #include "collectives/world.h"
 #include "sim/study/layouts.h"
+#include "sim/study/outcome.h"
 #include "sim/study/sweep_file.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@
 typedef struct {
     uint32_t shard, n_shards; /* layouts whose number leaves `shard` when divided; n_shards >= 1 */
     uint64_t margin_bytes;    /* less headroom is a risk; SIM_SWEEP_MARGIN_DEFAULT: see below */
+    sim_ranks_t ranks;        /* played of each layout */
     const char *rows_path;    /* where rows go as they come; NULL = nowhere, "-" = stdout */
     sim_rows_format_t format;
     bool resumes;
@@ -25,7 +27,7 @@ typedef struct {
 
 typedef struct {
     sim_layouts_t layouts; /* checked on process 0 only */
-    uint64_t fingerprint;  /* of scenario, [sweep], margin and version */
+    uint64_t fingerprint;  /* of scenario, [sweep], ranks, margin and version */
     sim_sweep_rows_t rows; /* of this shard, those found in the file included; process 0 only */
     uint64_t n_shard;      /* layouts of this shard */
     uint64_t n_found;      /* of these, rows that were in the file already */

@@ -17,8 +17,8 @@
 
 static bool is_text_column(const char *name)
 {
-    static const char *const names[] = { "sweep",       "version", "status", "risk",
-                                         "worst_place", "moment",  "error" };
+    static const char *const names[] = { "sweep", "version",     "ranks",  "status",
+                                         "risk",  "worst_place", "moment", "error" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(names[i], name) == 0)
             return true;
