@@ -66,6 +66,19 @@ static void note_out_of_memory(sim_player_t *p, const sim_tensor_t *tensor, uint
     list_alive(p);
 }
 
+static void tell(const sim_player_t *p, const sim_tensor_t *tensor, uint64_t block_bytes,
+                 bool is_free)
+{
+    sim_observation_t seen = { .now = &p->now,
+                               .tensor = tensor,
+                               .block_bytes = block_bytes,
+                               .is_free = is_free,
+                               .op = p->n_ops,
+                               .allocated_bytes = p->account.allocated_bytes,
+                               .reserved_bytes = sim_alloc_reserved_bytes(p->alloc) };
+    p->observer.see(p->observer.arg, &seen);
+}
+
 bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
                       sim_block_t *block_p)
 {
@@ -86,6 +99,8 @@ bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t byte
         p->reserved_moment.module = tensor->module;
     }
     p->n_ops++;
+    if (p->observer.see != NULL)
+        tell(p, tensor, block_bytes, false);
     if (p->n_ops == p->stop_at) {
         p->has_stopped = true;
         list_alive(p);
@@ -96,10 +111,13 @@ bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t byte
 void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
 {
     p->current = tensor;
-    sim_account_remove(&p->account, tensor, sim_alloc_block_bytes(p->alloc, block));
+    uint64_t block_bytes = sim_alloc_block_bytes(p->alloc, block);
+    sim_account_remove(&p->account, tensor, block_bytes);
     p->owners[block].tensor = NULL;
     sim_alloc_free(p->alloc, block);
     p->n_ops++;
+    if (p->observer.see != NULL)
+        tell(p, tensor, block_bytes, true);
 }
 
 bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,

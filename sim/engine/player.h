@@ -4,6 +4,7 @@
 #define SIM_ENGINE_PLAYER_H
 
 #include "sim/engine/account.h"
+#include "sim/engine/observe.h"
 #include "sim/engine/place.h"
 #include "sim/engine/simulate.h"
 #include "sim/memory/caching_allocator.h"
@@ -69,6 +70,7 @@ typedef struct {
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
 
+    sim_observer_t observer;
     const sim_tensor_t *current; /* of the allocation or free that is under way */
     sim_owner_t *owners;
     uint32_t cap_owners;

@@ -74,12 +74,18 @@ base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_plac
     }
     p->want_alive = options->want_alive;
     p->stop_at = options->stop_at;
+    p->observer = options->observer;
     run->n_iterations = (uint32_t)scenario->iterations;
     run->result.iterations = base_xcalloc(run->n_iterations, sizeof(*run->result.iterations));
     run->has_memory = !options->without_memory && sim_player_build(p);
-    /* The order in which tensors are listed depends on how often blocks were used. */
+    bool is_observed = options->observer.see != NULL;
+    /* The order in which tensors of one size are listed depends on how often blocks were used; an
+     * observer has no use for it. */
+    bool may_skip = !options->plays_all && (!options->want_alive || is_observed);
     if (run->has_memory)
-        sim_repeat_init(&run->repeat, p, !options->plays_all && !options->want_alive);
+        sim_repeat_init(&run->repeat, p, may_skip);
+    if (is_observed)
+        run->repeat.period = (sim_period_t){ 0 }; /* it sees each micro-batch */
     run->iteration = 1;
     *run_p = run;
     return BASE_OK;

@@ -3,6 +3,7 @@
 #ifndef SIM_ENGINE_RANK_RUN_H
 #define SIM_ENGINE_RANK_RUN_H
 
+#include "sim/engine/observe.h"
 #include "sim/engine/place.h"
 #include "sim/engine/simulate.h"
 #include "sim/schedule/order.h"
@@ -15,6 +16,7 @@ typedef struct {
     bool want_alive;     /* list what is alive when the run ends early */
     bool plays_all;      /* without the short cuts of sim/engine/repeat.h */
     uint64_t stop_at;    /* end the play of memory after so many allocations and frees; 0 = never */
+    sim_observer_t observer;
 } sim_rank_run_options_t;
 
 /* Fails as sim_simulate_rank() does. `scenario` must outlive the run. */

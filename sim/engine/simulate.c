@@ -55,7 +55,8 @@ base_status_t sim_simulate_rank(const sim_scenario_t *scenario, uint32_t rank,
     sim_place_t place = sim_place_of(scenario, &coord);
     sim_rank_run_options_t run_options = { .unlimited = options->unlimited,
                                            .want_alive = options->want_alive,
-                                           .plays_all = options->plays_all };
+                                           .plays_all = options->plays_all,
+                                           .observer = options->observer };
     sim_rank_result_t result;
     uint64_t peak_op;
     status = play(scenario, &place, &run_options, &result, &peak_op, err);

@@ -5,6 +5,7 @@
 
 #include "sim/base/err.h"
 #include "sim/engine/account.h"
+#include "sim/engine/observe.h"
 #include "sim/memory/caching_allocator.h"
 #include "sim/scenario/scenario.h"
 
@@ -60,6 +61,7 @@ typedef struct {
     bool unlimited;  /* the device never runs out: for comparing with measurements */
     bool want_alive; /* list what is alive at the peak; costs playing a second time up to it */
     bool plays_all;  /* also what repeats to the byte; the result is the same */
+    sim_observer_t observer; /* sees every operation but those of iterations that repeat */
 } sim_simulate_options_t;
 
 /* `scenario` is resolved. Out of memory of the device is a result (is_out_of_memory), not an error.
