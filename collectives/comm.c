@@ -38,7 +38,7 @@ static bool is_since(const coll_job_t *job, uint32_t date)
     return job->software_date == 0 || job->software_date >= date;
 }
 
-static int compare_moments(coll_moment_t a, coll_moment_t b)
+int coll_moment_compare(coll_moment_t a, coll_moment_t b)
 {
     if (a.iteration != b.iteration)
         return a.iteration < b.iteration ? -1 : 1;
@@ -175,7 +175,7 @@ static void use(coll_comm_t *comm, coll_op_t op, uint64_t bytes, const coll_peer
         u.peers = *peers;
     assert(comm->n_uses < COLL_MAX_USES);
     uint32_t at = comm->n_uses++;
-    while (at > 0 && compare_moments(u.at, comm->uses[at - 1].at) < 0) {
+    while (at > 0 && coll_moment_compare(u.at, comm->uses[at - 1].at) < 0) {
         comm->uses[at] = comm->uses[at - 1];
         at--;
     }
@@ -421,7 +421,7 @@ static void sort(coll_comms_t *comms)
     for (uint32_t i = 1; i < comms->n; i++) {
         coll_comm_t comm = comms->items[i];
         uint32_t at = i;
-        while (at > 0 && compare_moments(comm.created, comms->items[at - 1].created) < 0) {
+        while (at > 0 && coll_moment_compare(comm.created, comms->items[at - 1].created) < 0) {
             comms->items[at] = comms->items[at - 1];
             at--;
         }

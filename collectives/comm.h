@@ -61,6 +61,9 @@ typedef struct {
     coll_phase_t phase;
 } coll_moment_t;
 
+/* < 0: a before b; 0: the same. */
+int coll_moment_compare(coll_moment_t a, coll_moment_t b);
+
 /* Which ranks a communicator joins. */
 typedef enum {
     COLL_SCOPE_WORLD,

@@ -33,6 +33,25 @@ uint32_t coll_nccl_version_parse(const char *text)
     return n == 3 || part[0] != 2 ? 0 : part[0] * 10000 + part[1] * 100 + part[2];
 }
 
+uint32_t coll_nccl_version_at(uint32_t date)
+{
+    /* NVIDIA's release notes of the PyTorch containers 23.01 to 26.04, by the month after. */
+    static const struct {
+        uint32_t until, version;
+    } containers[] = {
+        { 20230301, 21605 }, { 20230801, 21701 },   { 20231101, 21805 }, { 20240401, 21904 },
+        { 20240601, 22005 }, { 20240901, 22105 },   { 20241201, 22203 }, { 20250201, 22304 },
+        { 20250501, 22501 }, { 20250701, 22603 },   { 20251001, 22707 }, { 20260301, 22809 },
+        { 20260501, 22907 }, { UINT32_MAX, 23007 },
+    };
+    size_t i = 0;
+    if (date == 0)
+        return 22809;
+    while (date >= containers[i].until)
+        i++;
+    return containers[i].version;
+}
+
 bool coll_nccl_algo_parse(const char *text, uint32_t *algos_p)
 {
     static const struct {

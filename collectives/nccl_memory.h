@@ -22,6 +22,10 @@
 /* "2.28.9" or "2.28" -> 22809 or 22800, as NCCL_VERSION_CODE; 0 = not a version from 2.0 on. */
 uint32_t coll_nccl_version_parse(const char *text);
 
+/* The version in NVIDIA's PyTorch container of the day YYYYMMDD; of 0, the newest that the model
+ * was compared with throughout. */
+uint32_t coll_nccl_version_at(uint32_t date);
+
 /* Of a variable that NCCL decides when it is not set. */
 typedef enum { COLL_AUTO, COLL_ON, COLL_OFF } coll_switch_t;
 

@@ -128,6 +128,8 @@ static int compare_content(const seat_t *a, const seat_t *b)
 {
     if (a->program != b->program)
         return a->program < b->program ? -1 : 1;
+    if (a->place.outside_bytes != b->place.outside_bytes)
+        return a->place.outside_bytes < b->place.outside_bytes ? -1 : 1;
     if (a->n != b->n)
         return a->n < b->n ? -1 : 1;
     return a->n > 0 ? memcmp(a->words, b->words, a->n * sizeof(*a->words)) : 0;

@@ -15,8 +15,9 @@ typedef struct {
 } sim_classes_t;
 
 /* Two ranks are in one class when they build the same model chunks and tapes, run the same order,
- * and own equal pieces of optimizer state in the same order. Fails as sim_simulate_rank() does.
- * Free with sim_classes_fini(), which takes a zeroed struct too. */
+ * own equal pieces of optimizer state in the same order, and leave PyTorch as much of the device.
+ * Fails as sim_simulate_rank() does. Free with sim_classes_fini(), which takes a zeroed struct too.
+ */
 base_status_t sim_classes_init(sim_classes_t *classes_p, const sim_scenario_t *scenario,
                                base_err_t *err);
 void sim_classes_fini(sim_classes_t *classes);

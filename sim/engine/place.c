@@ -4,6 +4,7 @@
 #include "sim/engine/place.h"
 
 #include "sim/base/units.h"
+#include "sim/engine/outside.h"
 
 sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
 {
@@ -11,6 +12,8 @@ sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
                           .tp = coord->tp > 0,
                           .dense = { .n_shards = 1 },
                           .expert = { .n_shards = 1 } };
+    place.outside_bytes =
+        sim_outside_bytes(s, topo_grid_rank(&s->grid, coord->tp, coord->cp, coord->dp, coord->pp));
     if (s->use_distributed_optimizer) {
         uint64_t instances = s->num_distributed_optimizer_instances;
         place.dense.n_shards = (uint64_t)s->grid.dp * s->grid.cp / instances;
@@ -33,6 +36,7 @@ sim_place_t sim_place_program(const sim_place_t *place)
     sim_place_t program = *place;
     program.dense.shard = 0;
     program.expert.shard = 0;
+    program.outside_bytes = 0;
     return program;
 }
 
@@ -54,6 +58,8 @@ int sim_place_compare(const sim_place_t *a, const sim_place_t *b)
         order = compare_u64(a->tp, b->tp);
     if (order == 0)
         order = compare_u64(a->ep, b->ep);
+    if (order == 0)
+        order = compare_u64(a->outside_bytes, b->outside_bytes);
     if (order == 0)
         order = compare_share(&a->dense, &b->dense);
     return order != 0 ? order : compare_share(&a->expert, &b->expert);

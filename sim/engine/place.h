@@ -16,9 +16,10 @@ typedef struct {
 } sim_share_t;
 
 typedef struct {
-    uint32_t pp; /* pipeline rank */
-    uint32_t tp; /* 0 = first of its tensor-parallel group, 1 = any other */
-    uint32_t ep; /* expert parallel rank, 0 where routing is the same on all */
+    uint32_t pp;            /* pipeline rank */
+    uint32_t tp;            /* 0 = first of its tensor-parallel group, 1 = any other */
+    uint32_t ep;            /* expert parallel rank, 0 where routing is the same on all */
+    uint64_t outside_bytes; /* on its device, not PyTorch's: sim_outside_bytes() */
     sim_share_t dense, expert;
 } sim_place_t;
 
@@ -31,10 +32,11 @@ static inline const sim_share_t *sim_place_share(const sim_place_t *place, sim_b
 /* `coord` lies in the scenario's grid. */
 sim_place_t sim_place_of(const sim_scenario_t *scenario, const topo_coord_t *coord);
 
-/* The place without which shares: all that the model chunks, tapes and order depend on. */
+/* The place without shares and outside_bytes: all that the model chunks, tapes and order depend on.
+ */
 sim_place_t sim_place_program(const sim_place_t *place);
 
-/* Total order, pipeline ranks first, shares last; 0 = equal. */
+/* Total order, pipeline ranks first, outside_bytes and shares last; 0 = equal. */
 int sim_place_compare(const sim_place_t *a, const sim_place_t *b);
 
 #endif

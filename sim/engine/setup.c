@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 #include "sim/engine/player.h"
 
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *er
     uint64_t total_bytes = unlimited ? UINT64_C(1) << 43 : s->memory_bytes;
     sim_device_config_t config = {
         .total_bytes = total_bytes,
-        .usable_bytes = unlimited ? total_bytes : total_bytes - s->reserved_outside_bytes,
+        .usable_bytes = unlimited ? total_bytes : sim_outside_usable(s, p->place.outside_bytes),
         .addresses = (sim_addresses_t)s->addresses,
     };
     p->device = sim_device_create_synthetic(&config);
