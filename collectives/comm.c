@@ -197,14 +197,11 @@ static void reach(const coll_build_t *b, uint32_t other, bool send, bool recv, c
     peers->recv_net += recv && !same;
 }
 
-/* A send or receive outside a batch. */
-static void pair(coll_build_t *b, const char *of, uint32_t other, bool send, bool recv)
+/* A send or receive outside a batch; `which` tells the pairs of a group apart. */
+static void pair(coll_build_t *b, const char *which, uint32_t other, bool send, bool recv)
 {
-    char name[COLL_COMM_NAME];
     coll_peers_t peers = { 0 };
-    uint32_t low = b->rank < other ? b->rank : other, high = b->rank < other ? other : b->rank;
-    snprintf(name, sizeof(name), "%s pair %u-%u", of, low, high);
-    coll_comm_t *comm = add(b, COLL_SCOPE_PAIR, TOPO_GROUP_PP, other, name);
+    coll_comm_t *comm = add(b, COLL_SCOPE_PAIR, TOPO_GROUP_PP, other, which);
     reach(b, other, send, recv, &peers);
     use(comm, COLL_OP_SEND_RECV, 0, &peers, 1, COLL_AT_FORWARD);
 }
@@ -261,8 +258,8 @@ static void add_pipeline(coll_build_t *b)
     if (pp == 2 && job->unbatched_p2p) {
         /* The first of the two sends over the pipeline's group and receives over the world's. */
         if (lone) {
-            pair(b, "pp", next, p == 0, p != 0);
-            pair(b, "world", next, p != 0, p == 0);
+            pair(b, "pp pair", next, p == 0, p != 0);
+            pair(b, "world pair", next, p != 0, p == 0);
             return;
         }
         coll_peers_t own = { 0 }, other = { 0 };
@@ -274,9 +271,9 @@ static void add_pipeline(coll_build_t *b)
     }
     if (lone) {
         if (has_prev)
-            pair(b, "pp", prev, true, true);
+            pair(b, "pp pair prev", prev, true, true);
         if (has_next)
-            pair(b, "pp", next, true, true);
+            pair(b, "pp pair next", next, true, true);
         return;
     }
     coll_peers_t peers = { 0 };
@@ -298,8 +295,8 @@ static void add_context_parallel(coll_build_t *b)
     uint32_t next = topo_grid_rank(g, c->tp, (c->cp + 1) % g->cp, c->dp, c->pp);
     uint32_t prev = topo_grid_rank(g, c->tp, (c->cp + g->cp - 1) % g->cp, c->dp, c->pp);
     if (g->cp > 2 && !b->job->eager) {
-        pair(b, "cp", next, true, false);
-        pair(b, "cp", prev, false, true);
+        pair(b, "cp pair next", next, true, false);
+        pair(b, "cp pair prev", prev, false, true);
         return;
     }
     coll_peers_t peers = { 0 };

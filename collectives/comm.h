@@ -85,7 +85,7 @@ typedef struct {
 enum { COLL_MAX_USES = 6, COLL_MAX_COMMS = 48, COLL_COMM_NAME = 40 };
 
 typedef struct {
-    char name[COLL_COMM_NAME]; /* "tp", "dp-cp", "pp pair 0-4", ... */
+    char name[COLL_COMM_NAME]; /* "tp", "dp-cp", "pp pair next", ... */
     coll_scope_t scope;
     topo_group_t group; /* of GROUP, INTRA, INTER */
     uint32_t peer;      /* of PAIR */

@@ -85,6 +85,7 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
     if (sim_report_init(&report, scenario, job, strcmp(path, "-") == 0 ? "standard input" : path,
                         is_skipped, &err) != BASE_OK)
         return fail(&err);
+    report.is_verbose = options->verbose > 0;
     int code = write_report(&report, options);
     sim_report_fini(&report);
     return code;

@@ -203,12 +203,21 @@ static void add_communicators(ledger_t *l, const coll_nccl_t *nccl, const coll_c
     }
 }
 
+static void add_buffer(ledger_t *l, const char *name, coll_range_t bytes, coll_moment_t at,
+                       const char *source)
+{
+    sim_outside_line_t *line = add(l, name, bytes, at, source);
+    if (line != NULL)
+        line->is_buffer = true;
+}
+
 static void add_buffers(ledger_t *l, const sim_scenario_t *s)
 {
     uint64_t bytes;
     if (s->tp_comm_overlap && s->tensor_model_parallel_size > 1 &&
         coll_user_buffer_bytes(tokens_of(s), s->hidden_size, s->fp8 != SIM_FP8_NONE, &bytes))
-        add(l, "user buffers", exactly(bytes), at_start, "Transformer Engine, initialize_ub()");
+        add_buffer(l, "user buffers", exactly(bytes), at_start,
+                   "Transformer Engine, initialize_ub()");
     uint32_t group = s->grid.etp * s->grid.ep;
     if (s->num_experts > 0 && s->moe_token_dispatcher_type == SIM_DISPATCHER_FLEX &&
         s->moe_flex_dispatcher_backend == SIM_FLEX_DEEPEP && group > 1) {
@@ -216,12 +225,14 @@ static void add_buffers(ledger_t *l, const sim_scenario_t *s)
         /* NVSHMEM's heap grows in pieces of the size that deep_ep/buffer.py sets. */
         const uint64_t heap = 512 * BASE_MIB;
         coll_deepep_t deepep = coll_deepep_bytes(group, s->hidden_size);
-        add(l, "DeepEP buffers", exactly(deepep.nvlink_bytes), at, "DeepEP, csrc/config.hpp");
+        add_buffer(l, "DeepEP buffers", exactly(deepep.nvlink_bytes), at,
+                   "DeepEP, csrc/config.hpp");
         if (deepep.network_bytes > 0)
-            add(l, "DeepEP network heap",
-                (coll_range_t){ base_u64_round_up(deepep.network_bytes, heap), deepep.network_bytes,
-                                base_u64_round_up(deepep.network_bytes, heap) + heap },
-                at, "DeepEP, csrc/config.hpp; NVSHMEM's pieces of 512 MiB");
+            add_buffer(l, "DeepEP network heap",
+                       (coll_range_t){ base_u64_round_up(deepep.network_bytes, heap),
+                                       deepep.network_bytes,
+                                       base_u64_round_up(deepep.network_bytes, heap) + heap },
+                       at, "DeepEP, csrc/config.hpp; NVSHMEM's pieces of 512 MiB");
     }
 }
 

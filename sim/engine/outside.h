@@ -22,7 +22,7 @@ typedef struct {
     uint64_t bytes, low, high; /* in the end, and the bounds of what it may be */
     coll_moment_t at;          /* when it appears */
     const char *source;        /* of the figure */
-    bool is_communicator;
+    bool is_communicator, is_buffer;
     coll_spread_t spread; /* of a communicator */
     coll_channels_t channels;
     sim_outside_step_t steps[SIM_OUTSIDE_STEPS]; /* of a communicator; they add up to bytes */

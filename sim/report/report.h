@@ -38,7 +38,8 @@ typedef struct {
     const sim_job_t *job;
     const char *name;       /* of the scenario file */
     const bool *is_skipped; /* by rank, borrowed; NULL = none is */
-    uint64_t usable_bytes;  /* what PyTorch can have */
+    bool is_verbose;        /* text: line by line what is outside PyTorch; false at first */
+    uint64_t usable_bytes;  /* what PyTorch can have on the worst rank */
     sim_verdict_t verdict;
     sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
 } sim_report_t;

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 #include "sim/report/moment.h"
 #include "sim/report/report.h"
 #include "sim/scenario/keys.h"
@@ -92,16 +93,27 @@ static void set_holders(json_t *object, const sim_holders_t *holders)
     json_object_set_new(object, "modules", modules);
 }
 
+/* Lines that add up to outside_bytes. */
+static json_t *outside_json(const sim_report_t *report, uint32_t rank)
+{
+    sim_outside_t o;
+    json_t *outside = json_object();
+    sim_outside_init(&o, report->scenario, rank);
+    for (uint32_t i = 0; i < o.n_lines; i++)
+        set_uint(outside, o.lines[i].name, o.lines[i].bytes);
+    sim_outside_fini(&o);
+    return outside;
+}
+
 static json_t *ledger_json(const sim_report_t *report, const sim_rank_result_t *r)
 {
     sim_ledger_t l = sim_report_ledger(report, r);
-    json_t *ledger = json_object(), *outside = json_object();
+    json_t *ledger = json_object();
     set_uint(ledger, "total_bytes", l.total_bytes);
     set_uint(ledger, "headroom_bytes", l.headroom_bytes);
     set_uint(ledger, "device_used_bytes", l.device_used_bytes);
     set_uint(ledger, "outside_bytes", l.outside_bytes);
-    set_uint(outside, "reserved_outside_bytes", l.outside_bytes);
-    json_object_set_new(ledger, "outside", outside);
+    json_object_set_new(ledger, "outside", outside_json(report, r->rank));
     set_uint(ledger, "reserved_bytes", l.reserved_bytes);
     set_uint(ledger, "cached_bytes", l.cached_bytes);
     set_uint(ledger, "allocated_bytes", l.allocated_bytes);
@@ -268,6 +280,55 @@ static json_t *alive_json(const sim_rank_result_t *r)
     return list;
 }
 
+static void set_when(json_t *object, coll_moment_t at)
+{
+    set_uint(object, "iteration", at.iteration);
+    set_text(object, "phase", coll_phase_name(at.phase));
+}
+
+static json_t *communicator_json(const sim_outside_line_t *line)
+{
+    json_t *comm = json_object(), *steps = json_array();
+    set_uint(comm, "n_ranks", line->spread.n_ranks);
+    set_uint(comm, "n_nodes", line->spread.n_nodes);
+    set_uint(comm, "coll_channels", line->channels.coll);
+    set_uint(comm, "nvls_channels", line->channels.nvls);
+    set_uint(comm, "p2p_channels", line->channels.p2p);
+    set_uint(comm, "p2p_channels_per_peer", line->channels.per_peer);
+    for (uint32_t i = 0; i < line->n_steps; i++) {
+        json_t *step = json_object();
+        set_text(step, "what", line->steps[i].what);
+        set_when(step, line->steps[i].at);
+        set_uint(step, "bytes", line->steps[i].bytes);
+        json_array_append_new(steps, step);
+    }
+    json_object_set_new(comm, "steps", steps);
+    return comm;
+}
+
+/* What is on the device beside PyTorch, with bounds, moment and source. */
+static json_t *outside_lines_json(const sim_report_t *report)
+{
+    sim_outside_t o;
+    json_t *list = json_array();
+    sim_outside_init(&o, report->scenario, report->worst.rank);
+    for (uint32_t i = 0; i < o.n_lines; i++) {
+        const sim_outside_line_t *line = &o.lines[i];
+        json_t *one = json_object();
+        set_text(one, "name", line->name);
+        set_uint(one, "bytes", line->bytes);
+        set_uint(one, "least_bytes", line->low);
+        set_uint(one, "most_bytes", line->high);
+        set_when(one, line->at);
+        set_text(one, "source", line->source);
+        if (line->is_communicator)
+            json_object_set_new(one, "communicator", communicator_json(line));
+        json_array_append_new(list, one);
+    }
+    sim_outside_fini(&o);
+    return list;
+}
+
 /* Everything that is alive on the worst rank, at its peak or when it ran out of memory. */
 static json_t *worst_json(const sim_report_t *report)
 {
@@ -277,6 +338,7 @@ static json_t *worst_json(const sim_report_t *report)
     json_object_set_new(worst, "moment",
                         moment_json(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment));
     json_object_set_new(worst, "tensors", alive_json(w));
+    json_object_set_new(worst, "outside", outside_lines_json(report));
     return worst;
 }
 

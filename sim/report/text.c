@@ -4,6 +4,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 #include "sim/report/moment.h"
 #include "sim/report/rank_list.h"
 #include "sim/report/report.h"
@@ -47,16 +48,77 @@ static void print_ledger_line(FILE *out, int depth, const char *name, uint64_t b
             total_bytes > 0 ? 100.0 * (double)bytes / (double)total_bytes : 0.0);
 }
 
+/* In short: what every process has, communicators, buffers. */
+static void print_outside_shares(const sim_outside_t *o, uint64_t total_bytes, FILE *out)
+{
+    uint64_t process = 0, communicators = 0, buffers = 0;
+    for (uint32_t i = 0; i < o->n_lines; i++) {
+        const sim_outside_line_t *line = &o->lines[i];
+        if (line->is_communicator)
+            communicators += line->bytes;
+        else if (line->is_buffer)
+            buffers += line->bytes;
+        else
+            process += line->bytes;
+    }
+    if (communicators + buffers == 0) /* one figure says it all */
+        return;
+    print_ledger_line(out, 2, "context and code", process, total_bytes);
+    print_ledger_line(out, 2, "communicators", communicators, total_bytes);
+    if (buffers > 0)
+        print_ledger_line(out, 2, "buffers", buffers, total_bytes);
+}
+
+static void print_outside_line(const sim_outside_line_t *line, FILE *out)
+{
+    size_text_t bytes, low, high;
+    char name[SIM_OUTSIDE_NAME + LIST_TEXT];
+    snprintf(name, sizeof(name), "%s", line->name);
+    if (line->is_communicator)
+        snprintf(name, sizeof(name), "%s, %" PRIu32 " rank%s on %" PRIu32 " node%s", line->name,
+                 line->spread.n_ranks, line->spread.n_ranks > 1 ? "s" : "", line->spread.n_nodes,
+                 line->spread.n_nodes > 1 ? "s" : "");
+    fprintf(out, "  %-42s %10s  %10s to %10s  ", name, base_bytes_format(line->bytes, bytes),
+            base_bytes_format(line->low, low), base_bytes_format(line->high, high));
+    if (line->at.iteration > 0)
+        fprintf(out, "it %" PRIu32 ", ", line->at.iteration);
+    fprintf(out, "%s\n", coll_phase_name(line->at.phase));
+    for (uint32_t i = 0; i < line->n_steps; i++)
+        fprintf(out, "    %-40s %10s  %s%s\n", line->steps[i].what,
+                base_bytes_format(line->steps[i].bytes, bytes),
+                line->steps[i].at.iteration > 0 ? "" : "before the first iteration, ",
+                coll_phase_name(line->steps[i].at.phase));
+    if (line->n_steps == 0)
+        fprintf(out, "    from: %s\n", line->source);
+}
+
+static void print_outside(const sim_outside_t *o, FILE *out)
+{
+    if (o->n_lines == 0)
+        return;
+    fprintf(out, "  %-42s %10s  %-24s  %s\n", "outside PyTorch", "bytes", "      least to most",
+            "appears at");
+    for (uint32_t i = 0; i < o->n_lines; i++)
+        print_outside_line(&o->lines[i], out);
+    fputc('\n', out);
+}
+
 static void print_ledger(const sim_report_t *r, FILE *out)
 {
     sim_ledger_t l = sim_report_ledger(r, &r->worst);
+    sim_outside_t outside;
+    sim_outside_init(&outside, r->scenario, r->worst.rank);
     print_ledger_line(out, 0, "device", l.total_bytes, l.total_bytes);
     print_ledger_line(out, 1, "outside PyTorch", l.outside_bytes, l.total_bytes);
+    print_outside_shares(&outside, l.total_bytes, out);
     print_ledger_line(out, 1, "reserved, peak", l.reserved_bytes, l.total_bytes);
     print_ledger_line(out, 2, "allocated, peak", l.allocated_bytes, l.total_bytes);
     print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
     print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
     fputc('\n', out);
+    if (r->is_verbose)
+        print_outside(&outside, out);
+    sim_outside_fini(&outside);
 }
 
 typedef struct {

@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 #include "sim/memory/alloc_conf.h"
 
 #include <stdlib.h>
@@ -13,23 +14,24 @@ sim_ledger_t sim_report_ledger(const sim_report_t *report, const sim_rank_result
 {
     sim_ledger_t l = {
         .total_bytes = report->scenario->memory_bytes,
-        .outside_bytes = report->scenario->reserved_outside_bytes,
+        .outside_bytes = sim_outside_bytes(report->scenario, result->rank),
         .reserved_bytes = result->max_reserved_bytes,
         .allocated_bytes = result->max_allocated_bytes,
     };
     l.cached_bytes = l.reserved_bytes - l.allocated_bytes;
     l.device_used_bytes = l.outside_bytes + l.reserved_bytes;
-    l.headroom_bytes = l.total_bytes - l.device_used_bytes;
+    l.headroom_bytes =
+        l.total_bytes > l.device_used_bytes ? l.total_bytes - l.device_used_bytes : 0;
     return l;
 }
 
 /* ---- which rank is worst ---- */
 
-/* What decides: bytes reserved, then bytes allocated, on a device without end for those that run
- * out of memory. */
+/* What decides: bytes used of the device, then bytes allocated, on a device without end for those
+ * that run out of memory. */
 typedef struct {
     bool is_out_of_memory, need_is_known;
-    uint64_t reserved_bytes, allocated_bytes;
+    uint64_t outside_bytes, reserved_bytes, allocated_bytes;
 } need_t;
 
 static base_status_t need_of(const sim_scenario_t *scenario, const sim_rank_result_t *result,
@@ -37,6 +39,7 @@ static base_status_t need_of(const sim_scenario_t *scenario, const sim_rank_resu
 {
     *need_p = (need_t){ .is_out_of_memory = result->is_out_of_memory,
                         .need_is_known = true,
+                        .outside_bytes = sim_outside_bytes(scenario, result->rank),
                         .reserved_bytes = result->max_reserved_bytes,
                         .allocated_bytes = result->max_allocated_bytes };
     if (!result->is_out_of_memory)
@@ -59,8 +62,10 @@ static bool is_worse(const need_t *a, const need_t *b)
         return a->is_out_of_memory;
     if (a->need_is_known != b->need_is_known)
         return !a->need_is_known;
-    if (a->reserved_bytes != b->reserved_bytes)
-        return a->reserved_bytes > b->reserved_bytes;
+    uint64_t used_a = a->outside_bytes + a->reserved_bytes;
+    uint64_t used_b = b->outside_bytes + b->reserved_bytes;
+    if (used_a != used_b)
+        return used_a > used_b;
     return a->allocated_bytes > b->allocated_bytes;
 }
 
@@ -137,6 +142,7 @@ static base_status_t judge(sim_report_t *r, base_err_t *err)
     base_status_t status = find_worst(r, &worst, err);
     if (status != BASE_OK)
         return status;
+    r->usable_bytes = sim_outside_usable(r->scenario, worst.outside_bytes);
     if (!worst.is_out_of_memory) {
         v->headroom_bytes = r->usable_bytes - worst.reserved_bytes;
         return BASE_OK;
@@ -155,11 +161,7 @@ static base_status_t judge(sim_report_t *r, base_err_t *err)
 static sim_report_t begin(const sim_scenario_t *scenario, const sim_job_t *job,
                           const bool *is_skipped)
 {
-    return (sim_report_t){ .scenario = scenario,
-                           .job = job,
-                           .is_skipped = is_skipped,
-                           .usable_bytes =
-                               scenario->memory_bytes - scenario->reserved_outside_bytes };
+    return (sim_report_t){ .scenario = scenario, .job = job, .is_skipped = is_skipped };
 }
 
 base_status_t sim_report_judge(const sim_scenario_t *scenario, const sim_job_t *job,

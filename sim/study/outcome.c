@@ -4,6 +4,7 @@
 #include "sim/study/outcome.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t ma
     o->n_parameters = worst->n_parameters;
     o->allocated_bytes = needs_more ? v->needed_allocated_bytes : worst->max_allocated_bytes;
     o->reserved_bytes = needs_more ? v->needed_reserved_bytes : worst->max_reserved_bytes;
-    o->device_used_bytes = s->reserved_outside_bytes + o->reserved_bytes;
+    o->device_used_bytes = sim_outside_bytes(s, v->worst_rank) + o->reserved_bytes;
     o->device_bytes = s->memory_bytes;
     o->headroom_bytes = (int64_t)o->device_bytes - (int64_t)o->device_used_bytes;
     o->n_classes = job->classes.n_classes;

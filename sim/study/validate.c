@@ -5,6 +5,7 @@
 
 #include "sim/base/outfile.h"
 #include "sim/base/xmem.h"
+#include "sim/engine/outside.h"
 #include "sim/engine/simulate.h"
 #include "sim/study/record.h"
 
@@ -22,6 +23,7 @@ static const char *const figure_names[SIM_N_FIGURES] = {
     [SIM_FIGURE_ALLOCATED_STEP2] = "allocated_bytes_step2",
     [SIM_FIGURE_ALLOCATED] = "allocated_bytes",
     [SIM_FIGURE_MAX_RESERVED] = "max_reserved_bytes",
+    [SIM_FIGURE_DEVICE_USED] = "device_used_bytes",
 };
 
 const char *sim_figure_name(sim_figure_t figure)
@@ -92,8 +94,9 @@ static base_status_t simulate_rank(const sim_scenario_t *scenario, uint32_t rank
     if (status != BASE_OK)
         return status;
     take_figures(&result, after, figures);
-    bool tight =
-        result.max_reserved_bytes > scenario->memory_bytes - scenario->reserved_outside_bytes;
+    uint64_t outside = sim_outside_bytes(scenario, rank);
+    figures[SIM_FIGURE_DEVICE_USED] = outside + figures[SIM_FIGURE_MAX_RESERVED];
+    bool tight = result.max_reserved_bytes > sim_outside_usable(scenario, outside);
     sim_rank_result_fini(&result);
     if (tight) { /* the allocator may still get by if it has to */
         options.unlimited = false;

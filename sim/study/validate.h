@@ -20,6 +20,7 @@ typedef enum {
     SIM_FIGURE_ALLOCATED_STEP2,
     SIM_FIGURE_ALLOCATED,
     SIM_FIGURE_MAX_RESERVED,
+    SIM_FIGURE_DEVICE_USED, /* what nvidia-smi shows */
     SIM_N_FIGURES,
 } sim_figure_t;
 
@@ -83,6 +84,8 @@ typedef struct {
     sim_error_stats_t fixed;     /* allocated_bytes_step2, or allocated_bytes */
     sim_error_stats_t moments;   /* second minus first step's peak: Adam's moments */
     sim_error_stats_t reserved;  /* max_reserved_bytes */
+    sim_error_stats_t device;    /* device_used_bytes */
+    sim_error_stats_t outside;   /* device_used_bytes less max_reserved_bytes */
     sim_error_stats_t estimator; /* Megatron-LM's total against max_allocated_bytes */
     sim_error_stats_t bridge;
 } sim_validate_summary_t;

@@ -77,7 +77,7 @@ static double bridge_total(const sim_comparison_t *c)
 }
 
 typedef struct {
-    errors_t peak, fixed, moments, reserved, estimator, bridge;
+    errors_t peak, fixed, moments, reserved, device, outside, estimator, bridge;
 } all_errors_t;
 
 static void add_comparison(all_errors_t *e, const sim_comparison_t *c)
@@ -96,6 +96,16 @@ static void add_comparison(all_errors_t *e, const sim_comparison_t *c)
     if (c->has_measured[SIM_FIGURE_MAX_RESERVED])
         add_error(&e->reserved, (double)c->simulated[SIM_FIGURE_MAX_RESERVED],
                   (double)c->measured[SIM_FIGURE_MAX_RESERVED]);
+    if (c->has_measured[SIM_FIGURE_DEVICE_USED]) {
+        uint64_t used = c->measured[SIM_FIGURE_DEVICE_USED];
+        uint64_t reserved = c->measured[SIM_FIGURE_MAX_RESERVED];
+        add_error(&e->device, (double)c->simulated[SIM_FIGURE_DEVICE_USED], (double)used);
+        if (c->has_measured[SIM_FIGURE_MAX_RESERVED] && used > reserved)
+            add_error(&e->outside,
+                      (double)(c->simulated[SIM_FIGURE_DEVICE_USED] -
+                               c->simulated[SIM_FIGURE_MAX_RESERVED]),
+                      (double)(used - reserved));
+    }
     /* Below 1 MiB, what a block may be charged too much, there are no moments in the difference. */
     if (step_difference(c, c->measured, &measured) && measured >= (double)BASE_MIB) {
         step_difference(c, c->simulated, &simulated);
@@ -121,6 +131,8 @@ sim_validate_summary_t sim_validate_summary(const sim_comparisons_t *comparisons
     s.fixed = settle(&e.fixed);
     s.moments = settle(&e.moments);
     s.reserved = settle(&e.reserved);
+    s.device = settle(&e.device);
+    s.outside = settle(&e.outside);
     s.estimator = settle(&e.estimator);
     s.bridge = settle(&e.bridge);
     return s;
@@ -204,6 +216,8 @@ static void print_total(const sim_comparisons_t *comparisons, FILE *out)
     print_total_row(out, "static (allocated after a step)", &s.fixed);
     print_total_row(out, "second less first step's peak", &s.moments);
     print_total_row(out, "peak reserved", &s.reserved);
+    print_total_row(out, "used of the device", &s.device);
+    print_total_row(out, "used of the device outside PyTorch", &s.outside);
 }
 
 typedef struct {
@@ -298,12 +312,12 @@ static json_t *stats_json(const sim_error_stats_t *s)
 
 static json_t *summary_json(const sim_validate_summary_t *s)
 {
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:{s:o, s:o}}", "n_records",
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o}}", "n_records",
                      (json_int_t)s->n_records, "n_covered", (json_int_t)s->n_covered, "peak",
                      stats_json(&s->peak), "static", stats_json(&s->fixed), "step2_minus_step1",
-                     stats_json(&s->moments), "reserved", stats_json(&s->reserved),
-                     "estimated_peak", "megatron", stats_json(&s->estimator), "bridge",
-                     stats_json(&s->bridge));
+                     stats_json(&s->moments), "reserved", stats_json(&s->reserved), "device_used",
+                     stats_json(&s->device), "outside", stats_json(&s->outside), "estimated_peak",
+                     "megatron", stats_json(&s->estimator), "bridge", stats_json(&s->bridge));
 }
 
 /* The names of `measured`; an estimator knows one static figure and one peak. */
