@@ -283,6 +283,7 @@ static void check_oom(const trial_t *t, const sim_rank_result_t *r)
 static void check_capacities(const trial_t *t)
 {
     trial_t tight = *t;
+    tight.s.estimate_outside = false;
     uint64_t reserved = base_u64_round_up(t->r.max_reserved_bytes, 2 << 20);
     const uint64_t capacities[] = { reserved, t->r.max_allocated_bytes,
                                     t->r.max_allocated_bytes - 512, t->r.max_allocated_bytes / 2 };

@@ -182,7 +182,8 @@ static void a_job_can_fit_with_expandable_segments_only(void)
     static const char *const base = "model.preset=gpt3-1.3b parallel.world_size=4 "
                                     "parallel.tensor_model_parallel_size=2 "
                                     "parallel.pipeline_model_parallel_size=2 "
-                                    "train.global_batch_size=32 train.seq_length=2048";
+                                    "train.global_batch_size=32 train.seq_length=2048 "
+                                    "device.estimate_outside=false";
     CU_ASSERT_TRUE_FATAL(play(&p, base));
     uint64_t reserved_bytes = p.report.worst.max_reserved_bytes;
     release(&p);

@@ -425,17 +425,17 @@ static const sim_key_t keys[] = {
       .choices = backends, .own_section = true, .doc = "what stands for the device" },
     TEXT("device", cublas_workspace_config, NULL, "text of CUBLAS_WORKSPACE_CONFIG; :4096:8 with deterministic_mode"),
 
-    /* [allocator] */
-    { .section = "allocator", .name = "conf", .type = SIM_KEY_TEXT, .offset = FIELD(conf),
-      .own_section = true, .doc = "text of PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True" },
-    { .section = "allocator", .name = "addresses", .type = SIM_KEY_CHOICE, .offset = FIELD(addresses), .text = "reuse",
-      .choices = address_orders, .own_section = true, .doc = "where the synthetic device places a new segment: the lowest gap that fits, above or below all earlier ones" },
-
     /* [cluster] */
     COUNT("cluster", gpus_per_node, "0", 0, MAX_NODE, "GPUs", "8, of GB200 and GB300 4", "GPUs of one host; ranks fill hosts in order"),
     COUNT("cluster", nvlink_domain, "0", 0, MAX_NODE, "GPUs", "a host's, 2 with a bridge between cards, 72 of GB200 and GB300", "GPUs that NVLink joins; 1: none"),
     COUNT("cluster", nics_per_node, "0", 0, MAX_NODE, "NICs", "one a GPU, of PCIe cards one for four", "network cards of one host"),
     COUNT("cluster", nic_gbit_per_s, "0", 0, 10000, "Gbit/s", "400 from Hopper on, of A100 200, before 100", "rate of one network card"),
+
+    /* [allocator] */
+    { .section = "allocator", .name = "conf", .type = SIM_KEY_TEXT, .offset = FIELD(conf),
+      .own_section = true, .doc = "text of PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True" },
+    { .section = "allocator", .name = "addresses", .type = SIM_KEY_CHOICE, .offset = FIELD(addresses), .text = "reuse",
+      .choices = address_orders, .own_section = true, .doc = "where the synthetic device places a new segment: the lowest gap that fits, above or below all earlier ones" },
 
     /* [nccl] */
     { .section = "nccl", .name = "version", .type = SIM_KEY_TEXT, .offset = FIELD(nccl_version),

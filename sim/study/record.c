@@ -91,10 +91,13 @@ static void put(sim_import_t *import, const char *section, const char *key, cons
 static bool put_gpu(const json_t *record, sim_import_t *import)
 {
     char *text = sim_record_text(record, "gpu"), *cut = base_xstrdup(text);
-    size_t n = strlen(cut);
-    for (size_t i = 0; i < n; i++)
-        if (cut[i] == ' ')
-            cut[i] = '-';
+    size_t n = 0;
+    for (const char *s = text; *s != '\0'; s++) { /* "A800-80GB (PCIe)": a800-80gb-pcie */
+        char c = *s == ' ' || *s == '(' ? '-' : *s;
+        if (c != ')' && !(c == '-' && n > 0 && cut[n - 1] == '-'))
+            cut[n++] = c;
+    }
+    cut[n] = '\0';
     bool found = *text == '\0' || topo_gpu_find(cut) != NULL;
     if (*text == '\0')
         base_diag_add(&import->warnings,

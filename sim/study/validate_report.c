@@ -216,8 +216,10 @@ static void print_total(const sim_comparisons_t *comparisons, FILE *out)
     print_total_row(out, "static (allocated after a step)", &s.fixed);
     print_total_row(out, "second less first step's peak", &s.moments);
     print_total_row(out, "peak reserved", &s.reserved);
-    print_total_row(out, "used of the device", &s.device);
-    print_total_row(out, "used of the device outside PyTorch", &s.outside);
+    if (s.device.n > 0) {
+        print_total_row(out, "used of the device", &s.device);
+        print_total_row(out, "used of the device outside PyTorch", &s.outside);
+    }
 }
 
 typedef struct {
