@@ -90,7 +90,7 @@ static void make_grid(maker_t *m)
     maybe(m, 20, "overlap_p2p_communication", "false");
     ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a");
     uint64_t micro_batch = set_count(m, "micro_batch_size", PICK(m, 1, 1, 2, 3));
-    uint64_t n_microbatches = m->vpp > 1 ? m->pp * PICK(m, 1, 2, 3) : PICK(m, 1, 2, 3, 5, 8);
+    uint64_t n_microbatches = m->vpp > 1 ? m->pp * PICK(m, 1, 2, 3, 6) : PICK(m, 1, 2, 3, 5, 8, 20);
     set_count(m, "global_batch_size", micro_batch * dp * n_microbatches);
 }
 
