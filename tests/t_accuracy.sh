@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The simulation stays as close to measured runs as it is.
 . "$TOP_SRCDIR/tests/lib.sh"
 corpus=$TOP_SRCDIR/tests/data/measured-peaks.jsonl

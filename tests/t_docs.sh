@@ -14,6 +14,8 @@ ln -s "$TOP_SRCDIR/scenarios" "$here/scenarios"
 ln -s "$TOP_SRCDIR/tests/data" "$here/tests/data"
 # The files that the examples of the man page name.
 cp "$TOP_SRCDIR/scenarios/llama3-8b-8gpu.ini" "$here/job.ini"
+printf '[sweep]\ntensor_model_parallel_size = 1 2\nmicro_batch_size = 1 2\n' |
+  cat "$here/job.ini" - >"$here/sweep.ini"
 cp "$TOP_SRCDIR/tests/data/import/train.sh" "$here/train.sh"
 cp "$TOP_SRCDIR/tests/data/diagnose/fraction.txt" "$here/train.log"
 cp "$TOP_SRCDIR/tests/data/snapshots/edge_retry.p5.pickle" "$here/snapshot.pickle"

@@ -276,7 +276,7 @@ static void add_call(parser_t *p, const sim_call_t *call)
 
 static void parse_line(parser_t *p, const char *at, const char *end)
 {
-    field_t fields[MAX_FIELDS + 1];
+    field_t fields[MAX_FIELDS + 1] = { 0 };
     int n = split_fields(at, end, fields), k = 0;
     if (n == 0 || fields[0].at[0] == '#')
         return;

@@ -7,6 +7,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -162,6 +163,7 @@ base_status_t sim_estimate_bridge(const sim_estimate_input_t *in, sim_estimate_b
     } else {
         even_stages(in, &e.dense_parameters, &e.routed_parameters);
     }
+    assert(in->tp > 0 && in->pp > 0 && in->cp > 0);
     uint64_t dp = in->world_size / (in->tp * in->pp * in->cp);
     uint64_t n_expert = dp * in->tp * in->cp / base_u64_max(in->ep * in->etp, 1);
     e.dense_bytes = e.dense_parameters * bytes_per_parameter(in, dp * in->cp);

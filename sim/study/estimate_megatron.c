@@ -77,9 +77,9 @@ static double weight_and_optimizer(const sim_estimate_input_t *in)
     double whole = block.whole / pp + mtp.whole;
     double expert = (block.expert / pp + mtp.expert) / (double)(in->etp * in->ep);
     double dp = (double)in->world_size / (double)(in->tp * in->pp * in->cp);
-    double edp = (double)(in->world_size / (in->etp * in->ep * in->pp));
+    uint64_t edp = in->world_size / (in->etp * in->ep * in->pp);
     double bytes = (split + whole) * bytes_per_parameter(in, dp);
-    return expert > 0 ? bytes + expert * bytes_per_parameter(in, edp) : bytes;
+    return expert > 0 ? bytes + expert * bytes_per_parameter(in, (double)edp) : bytes;
 }
 
 static double activation(const sim_estimate_input_t *in)
