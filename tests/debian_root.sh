@@ -27,7 +27,12 @@ for name in 'run command' 'test command'; do
   cp -a "$sources" "$root/root/mbsim"
   readme_command "$name" >"$root/root/command"
   [ -s "$root/root/command" ] || { echo "README.md has no $name"; exit 1; }
+  # In mount and process namespaces of its own, so that nothing is left when it ends.
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C \
-    chroot "$root" sh -ec 'cd /root/mbsim && . /root/command' </dev/null
+    unshare --mount --pid --fork --kill-child sh -ec '
+      mount -t proc proc "$1/proc"
+      mount --rbind /sys "$1/sys"
+      mount -t tmpfs tmpfs "$1/dev/shm"
+      exec chroot "$1" sh -ec "cd /root/mbsim && . /root/command"' - "$root" </dev/null
   echo "== $name: ok"
 done
