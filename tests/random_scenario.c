@@ -216,6 +216,25 @@ static void make_latent_attention(maker_t *m)
     set_count(m, "v_head_dim", PICK(m, 8, 32));
 }
 
+static void make_adapters(maker_t *m)
+{
+    static const char *const targets[] = { "linear_qkv", "linear_proj linear_fc2",
+                                           "linear_qkv linear_proj linear_fc1 linear_fc2" };
+    if (!chance(m, 20))
+        return;
+    set(m, "scheme", m->s->num_experts > 0 || chance(m, 70) ? "lora" : "dora");
+    set_count(m, "dim", m->tp * PICK(m, 4, 8));
+    set(m, "target_modules", targets[random_below(&m->r, 3)]);
+    if (chance(m, 30))
+        set(m, "dropout", "0.1");
+    if (m->s->peft_scheme != SIM_PEFT_LORA)
+        return;
+    ONE_OF(m, "dropout_position", "pre", "post");
+    maybe(m, 50, "sequence_parallel_input_regather", "true");
+    maybe(m, 20, "a2a_experimental", "true");
+    maybe(m, 50, "share_expert_adapters", "false");
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -229,6 +248,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_optimizer(&m);
     make_experts(&m);
     make_latent_attention(&m);
+    make_adapters(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     maybe(&m, 30, "conf", "expandable_segments:True");
     if (chance(&m, 20))

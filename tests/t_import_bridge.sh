@@ -60,6 +60,12 @@ expect "overlap of communication sets the bucket" 0 '^ddp_bucket_size = 13421772
 expect "yarn is rope" 0 '^position_embedding_type = rope$' ./overrides model.position_embedding_type=yarn
 expect "a wrong value is refused" 2 'micro_batch_size' ./overrides train.micro_batch_size=many
 
+expect "fine-tuning of adapters is LoRA" 0 '^scheme = lora$' ./overrides peft.dim=16
+expect "its rank is read" 0 '^dim = 16$' ./overrides peft.dim=16
+expect "and its linears" 0 '^target_modules = linear_qkv linear_proj$' ./overrides peft.dim=16 'peft.target_modules=[linear_qkv,linear_proj]'
+expect "and re-gather" 0 '^sequence_parallel_input_regather = true$' ./overrides peft.dim=16 peft.sequence_parallel_input_regather=true
+expect "another target is refused" 2 "router" ./overrides peft.dim=16 'peft.target_modules=[router]'
+
 # YAML
 yaml=$data/bridge.yaml
 expect "YAML becomes a scenario" 0 '^num_layers = 4$' "$MBSIM" import --world-size 16 "$yaml"
@@ -72,6 +78,27 @@ expect "the vocabulary is padded only when asked" 0 '^vocab_size = 128256$' "$MB
 expect "an unknown field is a warning" 0 'model.some_new_field: not known here, ignored' "$MBSIM" import --world-size 16 "$yaml"
 "$MBSIM" import --world-size 16 "$yaml" >yaml.ini
 expect "its scenario is a valid one" 0 '.' "$MBSIM" run yaml.ini --quiet
+cat "$yaml" - >peft.yaml <<'EOF'
+peft:
+  _target_: megatron.bridge.peft.lora.LoRA
+  a2a_experimental: false
+  alpha: 32
+  dim: 8
+  dropout: 0.0
+  dropout_position: pre
+  exclude_modules: []
+  lora_A_init_method: xavier
+  lora_dtype: null
+  normalize_moe_lora: false
+  sequence_parallel_input_regather: true
+  target_modules:
+  - linear_qkv
+EOF
+expect "adapters are read" 0 '^dim = 8$' "$MBSIM" import --world-size 16 peft.yaml
+"$MBSIM" import --world-size 16 peft.yaml >peft.ini
+expect "and simulated" 0 '.' "$MBSIM" run peft.ini --quiet
+sed 's/lora.LoRA/canonical_lora.CanonicalLoRA/' peft.yaml >canonical.yaml
+expect "another kind is refused" 2 'this kind of fine-tuning is not simulated' "$MBSIM" import --world-size 16 canonical.yaml
 printf 'model: [1, 2\n' >bad.yaml
 expect "broken YAML is refused with its line" 2 'bad.yaml:2?' "$MBSIM" import bad.yaml
 printf 'a: &a [x, x, x, x, x, x, x, x, x]\nmodel: &b {p: [*a, *a, *a, *a], q: *a}\n' >alias.yaml

@@ -152,8 +152,9 @@ static void check_statics(const trial_t *t)
     uint64_t param_bytes = t->s.fp8_param_gather && t->s.fp8 != SIM_FP8_NONE ? 1 : e;
     uint64_t grad_bytes = t->s.accumulate_allreduce_grads_in_fp32 ? 4 : e;
     uint64_t states = (e == 2) + (t->s.optimizer == SIM_OPTIMIZER_ADAM ? 2 : 1);
-    uint64_t least = n * (param_bytes + grad_bytes);
-    if (!t->s.use_distributed_optimizer)
+    bool frozen = t->s.peft_scheme != SIM_PEFT_NONE; /* then almost nothing is trained */
+    uint64_t least = n * (param_bytes + (frozen ? 0 : grad_bytes));
+    if (!t->s.use_distributed_optimizer && !frozen)
         least += n * states * 4;
     uint64_t end = t->r.iterations[t->r.n_iterations - 1].allocated_bytes;
     CHECK(t, end >= least);

@@ -28,7 +28,8 @@ static bool build_model(sim_player_t *p)
                                     .layer = param->layer,
                                     .category = SIM_CAT_PARAMETERS,
                                     .module = param->module };
-            if (!sim_player_add_static(p, &chunk->params, &tensor, 0))
+            sim_statics_t *list = param->is_frozen ? &p->frozen : &chunk->params;
+            if (!sim_player_add_static(p, list, &tensor, 0))
                 return false;
         }
     }
@@ -84,7 +85,7 @@ static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *
 {
     const sim_param_t *param = &chunk->chunk.params.params[i];
     if (!p->scenario->use_distributed_optimizer)
-        return param->n_elements;
+        return param->is_frozen ? 0 : param->n_elements;
     const sim_share_t *share = sim_place_share(&p->place, param->buffer);
     return sim_ddp_buffer_shard(&chunk->ddp[param->buffer], i, share->n_shards, share->shard);
 }

@@ -64,6 +64,7 @@ typedef struct {
     sim_order_t order;
     sim_persistent_t persistent;
     sim_block_t *persistent_blocks; /* by persistent buffer; SIM_BLOCK_NONE = not made yet */
+    sim_statics_t frozen;           /* parameters that are not trained */
     sim_statics_t buffers;          /* DDP buffers */
     sim_statics_t optimizer;        /* main parameters, moments */
     sim_statics_t step_temporaries; /* of the optimizer step */

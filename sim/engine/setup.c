@@ -67,6 +67,7 @@ void sim_player_fini(sim_player_t *p)
     sim_order_fini(&p->order);
     sim_persistent_fini(&p->persistent);
     free(p->persistent_blocks);
+    free(p->frozen.items);
     free(p->buffers.items);
     free(p->optimizer.items);
     free(p->grad_copies.items);

@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/model/adapter.h"
 #include "sim/model/ends.h"
 #include "sim/model/mtp.h"
 #include "sim/model/transformer_layer.h"
@@ -43,6 +44,9 @@ static uint32_t group_size(const work_t *w, uint32_t i)
 static sim_ref_t layer_forward(work_t *w, uint32_t i, sim_ref_t x, bool grad)
 {
     w->m.b->layer = (uint16_t)(w->place->first_layer + i);
+    /* Megatron-Bridge asks for the gradient of the first layer's input where it is recomputed. */
+    w->m.input_is_constant = i == 0 && w->place->has_embedding && sim_is_frozen(&w->m) &&
+                             w->m.s->recompute_granularity != SIM_RECOMPUTE_FULL;
     return sim_layer_forward(&w->m, &w->layers[i], x, grad);
 }
 

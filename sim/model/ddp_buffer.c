@@ -36,7 +36,7 @@ void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params, s
     uint64_t bucket_start = 0, end = 0;
     for (uint32_t i = params->n; i-- > 0;) { /* reverse order of registration */
         const sim_param_t *p = &params->params[i];
-        if (p->buffer != which)
+        if (p->buffer != which || p->is_frozen)
             continue;
         uint64_t start =
             config->distributed_optimizer ? base_u64_round_up(end, PARAM_START_ELEMENTS) : end;

@@ -3,6 +3,8 @@
 
 #include "sim/model/ends.h"
 
+#include "sim/model/adapter.h"
+#include "sim/model/projection.h"
 #include "sim/model/software.h"
 
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
@@ -81,6 +83,10 @@ sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
         sim_drop(m->b, out);
         out = dropped;
     }
+    if (sim_is_frozen(m)) { /* no gradient flows this far */
+        sim_forget(m, &save->indices);
+        sim_forget(m, &save->dropout_mask);
+    }
     return out;
 }
 
@@ -88,6 +94,10 @@ sim_ref_t sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim
 {
     const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_EMBEDDING;
+    if (sim_is_frozen(m)) {
+        sim_drop(m->b, d_out);
+        return SIM_REF_NONE;
+    }
     if (save->dropout_mask != SIM_REF_NONE) {
         sim_ref_t g = sim_new(m->b, "d_dropout", d->hidden_bytes);
         sim_drop(m->b, save->dropout_mask);
@@ -160,10 +170,16 @@ void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out)
     const sim_dims_t *d = m->d;
     save->ln_out = ln_out;
     m->b->module = SIM_MOD_OUTPUT;
-    if (d->sp)
+    sim_ref_t gathered = SIM_REF_NONE;
+    if (d->sp && sim_is_frozen(m)) /* layers.py, linear_with_frozen_weight(): a fresh tensor */
+        gathered = sim_new(m->b, "ln_out_gathered", d->full_hidden_bytes);
+    else if (d->sp)
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
     sim_torch_gemm(m);
     sim_ref_t logits = sim_new(m->b, "logits", d->logits_bytes);
+    sim_drop(m->b, gathered);
+    if (sim_is_frozen(m))
+        sim_forget(m, &save->ln_out);
     if (m->s->cross_entropy_loss_fusion && m->s->cross_entropy_fusion_impl == SIM_CE_TE) {
         /* Transformer Engine's kernel writes the gradient over the logits. */
         save->softmax = logits;
@@ -201,7 +217,7 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *we
     m->b->module = SIM_MOD_LOSS;
     sim_ref_t d_logits = cross_entropy_backward(m, save);
     m->b->module = SIM_MOD_OUTPUT;
-    if (d->sp)
+    if (d->sp && !sim_is_frozen(m))
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
     sim_torch_gemm(m);
     sim_ref_t g = sim_new(m->b, "d_ln_out", d->full_hidden_bytes);

@@ -79,6 +79,8 @@ static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t 
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){ .name = "expert_fc1",
+                                .target = SIM_TARGET_FC1,
+                                .is_expert = true,
                                 .in_bytes = rows * d->moe.h * d->e,
                                 .out_bytes = rows * d->gate * d->moe.ffn_etp * d->e,
                                 .rows = d->gate * d->moe.ffn_etp,
@@ -90,6 +92,8 @@ static sim_linear_dims_t fc2_dims(const sim_model_t *m, uint64_t rows, uint64_t 
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){ .name = "expert_fc2",
+                                .target = SIM_TARGET_FC2,
+                                .is_expert = true,
                                 .keeps_input = recomputes_act(m),
                                 .in_bytes = rows * d->moe.ffn_etp * d->e,
                                 .out_bytes = rows * d->moe.h * d->e,
@@ -107,7 +111,7 @@ static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
     sim_ref_t act = act_forward(m, save, fc1_out, fc2.in_bytes, grad);
     sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2, act, "fc2_out", true);
     if (!grad || recomputes_act(m)) {
-        sim_forget(m, &save->fc2.x);
+        sim_linear_drop_input(m, &save->fc2);
         sim_forget(m, &save->gate_out);
         sim_forget(m, &save->unweighted);
     }
@@ -125,7 +129,8 @@ static sim_ref_t part_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_
     sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
     if (recomputes_act(m)) {
         sim_ref_t in = save->act_in;
-        save->fc2.x = act_forward(m, save, in, fc2.in_bytes, true);
+        sim_ref_t act = act_forward(m, save, in, fc2.in_bytes, true);
+        sim_linear_give_input(m, &fc2, &save->fc2, act);
     }
     sim_ref_t g = sim_linear_backward(m, &fc2, &save->fc2, d_out, "d_act_out");
     g = act_backward(m, save, g, fc2.in_bytes);

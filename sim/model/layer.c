@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/model/adapter.h"
 #include "sim/model/transformer_layer.h"
 
 static bool recomputes_mlp(const sim_model_t *m)
@@ -15,12 +16,14 @@ static void forget_norm_linear(sim_model_t *m, sim_norm_linear_t *save)
     sim_drop(m->b, save->ln_out);
     sim_drop(m->b, save->stat);
     sim_drop(m->b, save->weight);
+    sim_adapter_forget(m, &save->adapter);
 }
 
 static void forget_row_linear(sim_model_t *m, sim_row_linear_t *save)
 {
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->weight);
+    sim_adapter_forget(m, &save->adapter);
 }
 
 static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)

@@ -17,13 +17,21 @@ typedef struct {
     const sim_scenario_t *s;
     const sim_dims_t *d;
     uint32_t tp_rank;
-
+    bool input_is_constant; /* the layer's input needs no gradient: a frozen embedding made it */
 } sim_model_t;
+
+/* What an adapter saves. */
+typedef struct {
+    sim_ref_t x, mid;             /* inputs of A and of B */
+    sim_ref_t pre_mask, out_mask; /* dropout */
+    sim_ref_t sum;                /* DoRA: what the magnitude scales */
+} sim_adapter_save_t;
 
 /* Norm followed by a column-parallel linear. Saved: input, normalised input, statistics. */
 typedef struct {
     sim_ref_t x, ln_out, stat;
     sim_ref_t weight; /* FP8 copy that is not cached */
+    sim_adapter_save_t adapter;
 } sim_norm_linear_t;
 
 /* Takes one reference of `x`. Returns the output, `out_bytes`. */
@@ -39,6 +47,7 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
 typedef struct {
     sim_ref_t x;
     sim_ref_t weight; /* FP8 copy that is not cached */
+    sim_adapter_save_t adapter;
 } sim_row_linear_t;
 
 sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
@@ -96,10 +105,14 @@ typedef struct {
 sim_ref_t sim_act_forward(sim_model_t *m, sim_act_save_t *save, sim_ref_t fc1_out);
 sim_ref_t sim_act_backward(sim_model_t *m, sim_act_save_t *save, sim_ref_t d_act);
 
-/* Gradient of a weight [rows, cols]: with fused accumulation Transformer Engine hands autograd a
- * dummy that is made once per shape and kept (module/base.py, get_dummy_wgrad); without, a real
- * tensor that the caller drops when the gradient has been added to the main gradient. */
+/* Gradient of a weight [rows, cols], none when the weights are frozen: with fused accumulation
+ * Transformer Engine hands autograd a dummy that is made once per shape and kept (module/base.py,
+ * get_dummy_wgrad); without, a real tensor that the caller drops when the gradient has been added
+ * to the main gradient. */
 sim_ref_t sim_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols);
+
+/* The same for a weight that is never frozen. */
+sim_ref_t sim_trainable_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols);
 
 /* Touch the workspaces of a GEMM through Transformer Engine or through PyTorch. */
 void sim_te_gemm(sim_model_t *m);

@@ -2,7 +2,8 @@
 #include "config.h"
 
 #include "sim/base/units.h"
-#include "sim/model/layer.h"
+#include "sim/model/adapter.h"
+#include "sim/model/projection.h"
 #include "sim/model/quant.h"
 #include "sim/model/software.h"
 #include "sim/model/workspace.h"
@@ -45,6 +46,11 @@ static void gemm(sim_model_t *m)
 
 sim_ref_t sim_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols)
 {
+    return sim_is_frozen(m) ? SIM_REF_NONE : sim_trainable_weight_grad(m, rows, cols);
+}
+
+sim_ref_t sim_trainable_weight_grad(sim_model_t *m, uint64_t rows, uint64_t cols)
+{
     uint64_t bytes = rows * cols * m->d->e;
     bool has_dummies =
         sim_software_has(m->s, m->b->module == SIM_MOD_OUTPUT ? SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD
@@ -85,7 +91,7 @@ static uint64_t full_elements(const sim_model_t *m)
 static sim_ref_t fp8_norm_out(sim_model_t *m)
 {
     bool is_fused = m->s->fp8_recipe == SIM_FP8_DELAYED || m->s->fp8_recipe == SIM_FP8_MXFP8;
-    bool only_rows = m->d->sp && sim_is_per_tensor(m);
+    bool only_rows = sim_is_frozen(m) || (m->d->sp && sim_is_per_tensor(m));
     sim_ref_t out = is_fused ? SIM_REF_NONE : sim_new(m->b, "ln_out", m->d->hidden_bytes);
     sim_quantized_t q = sim_quantize(m, "ln_out_fp8", local_elements(m), true, !only_rows);
     sim_drop(m->b, out);
@@ -96,23 +102,115 @@ static sim_ref_t fp8_norm_out(sim_model_t *m)
     return sim_keep_for_wgrad(m, &q);
 }
 
+/* Which target of adapters the module is that is being built. */
+static sim_target_t target_of(const sim_model_t *m)
+{
+    switch (m->b->module) {
+    case SIM_MOD_QKV:
+        return SIM_TARGET_QKV;
+    case SIM_MOD_PROJ:
+        return SIM_TARGET_PROJ;
+    case SIM_MOD_FC1:
+        return SIM_TARGET_FC1;
+    default:
+        return SIM_TARGET_FC2;
+    }
+}
+
+static sim_adapter_dims_t column_adapter(const sim_model_t *m, uint64_t out)
+{
+    const sim_dims_t *d = m->d;
+    return (sim_adapter_dims_t){ .rows = d->tokens,
+                                 .in = d->h,
+                                 .out = out,
+                                 .rank = m->s->peft_dim,
+                                 .tp = d->tp,
+                                 .local_rows = d->tokens,
+                                 .regathers = sim_adapter_regathers(m, target_of(m)),
+                                 .n = 1 };
+}
+
+static sim_adapter_dims_t row_adapter(const sim_model_t *m, uint64_t in)
+{
+    const sim_dims_t *d = m->d;
+    return (sim_adapter_dims_t){ .rows = d->tokens,
+                                 .in = in,
+                                 .out = d->h,
+                                 .rank = m->s->peft_dim,
+                                 .tp = d->tp,
+                                 .local_rows = d->local_tokens,
+                                 .is_row = true,
+                                 .n = 1 };
+}
+
+/* A frozen linear whose adapter reads the norm's output: Transformer Engine returns that output,
+ * gathered unless the adapter gathers it again itself or user buffers do, and saves its own part of
+ * it all the same (module/layernorm_linear.py: it is cleared only when it is not returned). */
+static sim_ref_t adapted_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save,
+                                             const char *out_name, uint64_t out_bytes)
+{
+    uint64_t features = out_bytes / (m->d->tokens * m->d->e);
+    sim_adapter_dims_t dims = column_adapter(m, features);
+    sim_ref_t ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
+    sim_ref_t read = SIM_REF_NONE; /* by A */
+    if (m->d->sp && !dims.regathers)
+        read = sim_new(m->b, "lora_in_gathered", m->d->full_hidden_bytes);
+    else
+        read = sim_keep(m->b, ln_out);
+    sim_ref_t in = SIM_REF_NONE; /* by the product, where it is another tensor */
+    save->ln_out = ln_out;
+    if (sim_is_fp8(m)) {
+        sim_quantized_t q = sim_quantize(m, "ln_out_fp8", local_elements(m), true, false);
+        save->ln_out = sim_keep_for_wgrad(m, &q);
+        sim_drop(m->b, ln_out);
+        if (m->d->sp)
+            in = sim_new(m->b, "ln_out_gathered", sim_row_bytes(m, full_elements(m)));
+        save->weight = sim_fp8_weight(m, features, m->d->h);
+    } else if (dims.regathers) {
+        in = gather(m, "ln_out_gathered");
+    }
+    gemm(m);
+    sim_ref_t out = sim_new(m->b, "base_out", out_bytes);
+    sim_drop(m->b, in);
+    return sim_adapter_forward(m, &dims, &save->adapter, read, out, out_name, true);
+}
+
+/* Without a gradient to compute for it the linear saves neither its input nor the norm's. */
+static void forget_constant_input(sim_model_t *m, sim_norm_linear_t *save)
+{
+    if (m->input_is_constant && m->b->module == SIM_MOD_QKV) {
+        sim_forget(m, &save->x);
+        sim_forget(m, &save->stat);
+        sim_forget(m, &save->ln_out);
+    }
+}
+
 sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t x,
                                   const char *out_name, uint64_t out_bytes)
 {
     save->x = x;
     save->weight = SIM_REF_NONE;
+    save->adapter = sim_adapter_none();
     save->stat = sim_new(m->b, "norm_stat", m->d->norm_stat_bytes);
+    if (sim_has_adapter(m->s, target_of(m))) {
+        sim_ref_t out = adapted_norm_linear_forward(m, save, out_name, out_bytes);
+        forget_constant_input(m, save);
+        return out;
+    }
+    sim_ref_t gathered = SIM_REF_NONE;
     if (sim_is_fp8(m)) {
         save->ln_out = fp8_norm_out(m);
         save->weight = sim_fp8_weight(m, out_bytes / (m->d->tokens * m->d->e), m->d->h);
-        gemm(m);
-        return sim_new(m->b, out_name, out_bytes);
+    } else {
+        save->ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
+        gathered = gather(m, "ln_out_gathered");
     }
-    save->ln_out = sim_new(m->b, "ln_out", m->d->hidden_bytes);
-    sim_ref_t gathered = gather(m, "ln_out_gathered");
     gemm(m);
     sim_ref_t out = sim_new(m->b, out_name, out_bytes);
     sim_drop(m->b, gathered);
+    if (sim_is_frozen(m))
+        sim_forget(m, &save->ln_out);
+    forget_constant_input(m, save);
     return out;
 }
 
@@ -121,7 +219,7 @@ sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_r
 static sim_quantized_t fp8_gathered_for_wgrad(sim_model_t *m, const char *name)
 {
     sim_quantized_t q = { SIM_REF_NONE, SIM_REF_NONE };
-    if (!m->d->sp)
+    if (!m->d->sp || sim_is_frozen(m))
         return q;
     uint64_t n = full_elements(m);
     if (!has_user_buffers(m))
@@ -136,12 +234,17 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
 {
     bool fp8 = sim_is_fp8(m);
     bool in_user_buffers = has_user_buffers(m);
+    bool frozen = sim_is_frozen(m);
     sim_quantized_t d_out_q = { SIM_REF_NONE, SIM_REF_NONE }, gathered_q = d_out_q;
-    sim_ref_t gathered = SIM_REF_NONE;
+    sim_ref_t gathered = SIM_REF_NONE, d_adapter = SIM_REF_NONE;
+    if (sim_has_adapter(m->s, target_of(m))) {
+        sim_adapter_dims_t dims = column_adapter(m, rows);
+        d_adapter = sim_adapter_backward(m, &dims, &save->adapter, &d_out);
+    }
     if (fp8) {
-        d_out_q = sim_quantize(m, "d_out_fp8", m->d->tokens * rows, true, true);
+        d_out_q = sim_quantize(m, "d_out_fp8", m->d->tokens * rows, true, !frozen);
         gathered_q = fp8_gathered_for_wgrad(m, "ln_out_gathered");
-    } else {
+    } else if (!frozen) {
         gathered = gather(m, "ln_out_gathered");
     }
     gemm(m);
@@ -156,6 +259,7 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
     sim_drop(m->b, save->weight);
     sim_drop(m->b, gathered);
     sim_drop_quantized(m, &gathered_q);
+    sim_drop(m->b, d_adapter); /* added to the other in place */
     sim_ref_t dx = sim_new(m->b, "d_x", m->d->hidden_bytes);
     sim_drop(m->b, d_full);
     sim_drop(m->b, d_local);
@@ -186,40 +290,60 @@ static sim_ref_t row_output(sim_model_t *m, const char *out_name)
     return out;
 }
 
-sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
-                                 uint64_t in_bytes, const char *out_name)
+/* The linear's own output; *saved_p <- what it saves, `x` being borrowed. */
+static sim_ref_t row_product(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x, uint64_t in_bytes,
+                             const char *out_name)
 {
-    save->weight = SIM_REF_NONE;
-    save->x = x;
+    bool frozen = sim_is_frozen(m);
+    save->x = frozen ? SIM_REF_NONE : sim_keep(m->b, x);
     if (!sim_is_fp8(m)) {
         gemm(m);
         return row_output(m, out_name);
     }
     uint64_t n = in_bytes / m->d->e;
-    sim_quantized_t q = sim_quantize(m, "linear_in_fp8", n, true, !saves_original(m));
+    bool original = frozen || saves_original(m);
+    sim_quantized_t q = sim_quantize(m, "linear_in_fp8", n, true, !original);
     save->weight = sim_fp8_weight(m, m->d->h, n / m->d->tokens);
     gemm(m);
     sim_ref_t out = row_output(m, out_name);
-    if (saves_original(m)) {
+    if (original) {
         sim_drop_quantized(m, &q);
     } else {
+        sim_drop(m->b, save->x);
         save->x = sim_keep_for_wgrad(m, &q);
-        sim_drop(m->b, x);
     }
     return out;
+}
+
+sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t x,
+                                 uint64_t in_bytes, const char *out_name)
+{
+    bool adapted = sim_has_adapter(m->s, target_of(m));
+    save->weight = SIM_REF_NONE;
+    save->adapter = sim_adapter_none();
+    sim_ref_t out = row_product(m, save, x, in_bytes, adapted ? "base_out" : out_name);
+    if (!adapted) {
+        sim_drop(m->b, x);
+        return out;
+    }
+    sim_adapter_dims_t dims = row_adapter(m, in_bytes / (m->d->tokens * m->d->e));
+    return sim_adapter_forward(m, &dims, &save->adapter, x, out, out_name, true);
 }
 
 /* The gradient of the output as the GEMMs read it: quantised where it is, then gathered. */
 static sim_quantized_t fp8_row_grad(sim_model_t *m)
 {
+    bool frozen = sim_is_frozen(m);
     if (!m->d->sp)
-        return sim_quantize(m, "d_out_fp8", full_elements(m), true, true);
+        return sim_quantize(m, "d_out_fp8", full_elements(m), true, !frozen);
     bool per_tensor = sim_is_per_tensor(m);
-    sim_quantized_t local = sim_quantize(m, "d_out_fp8", local_elements(m), true, !per_tensor);
+    sim_quantized_t local =
+        sim_quantize(m, "d_out_fp8", local_elements(m), true, !per_tensor && !frozen);
     sim_quantized_t full = { SIM_REF_NONE, SIM_REF_NONE };
     if (!has_user_buffers(m))
         full.row = sim_new(m->b, "d_out_gathered", sim_row_bytes(m, full_elements(m)));
-    full.col = sim_new(m->b, "d_out_gathered", sim_col_bytes(m, full_elements(m)));
+    if (!frozen)
+        full.col = sim_new(m->b, "d_out_gathered", sim_col_bytes(m, full_elements(m)));
     sim_drop_quantized(m, &local);
     return full;
 }
@@ -228,14 +352,19 @@ sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_re
                                   const char *in_grad_name, uint64_t in_bytes, uint64_t cols)
 {
     sim_quantized_t d_out_q = { SIM_REF_NONE, SIM_REF_NONE }, x_q = d_out_q;
-    sim_ref_t gathered = SIM_REF_NONE;
+    sim_ref_t gathered = SIM_REF_NONE, d_adapter = SIM_REF_NONE;
+    if (sim_has_adapter(m->s, target_of(m))) {
+        sim_adapter_dims_t dims = row_adapter(m, cols);
+        d_adapter = sim_adapter_backward(m, &dims, &save->adapter, &d_out);
+    }
     if (sim_is_fp8(m))
         d_out_q = fp8_row_grad(m);
     else
         gathered = gather(m, "d_out_gathered");
     gemm(m);
     sim_ref_t dx = sim_new(m->b, in_grad_name, in_bytes);
-    if (sim_is_fp8(m) && saves_original(m))
+    sim_drop(m->b, d_adapter); /* added to the other in place */
+    if (sim_is_fp8(m) && saves_original(m) && !sim_is_frozen(m))
         x_q = sim_quantize(m, "linear_in_fp8", in_bytes / m->d->e, false, true);
     sim_ref_t wgrad = sim_weight_grad(m, m->d->h, cols);
     sim_drop(m->b, gathered);

@@ -95,6 +95,7 @@ static sim_linear_dims_t proj_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){
         .name = "proj",
+        .target = SIM_TARGET_PROJ,
         .keeps_input = true,
         .in_bytes = d->mla.v_bytes,
         .out_bytes = d->sp ? d->hidden_bytes : d->full_hidden_bytes,
@@ -112,7 +113,8 @@ static sim_ref_t up_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_norm
         return sim_normed_linear_forward(m, d, save, x, name, grad);
     sim_linear_save_t linear;
     sim_ref_t out = sim_linear_forward(m, d, &linear, x, name, grad);
-    *save = (sim_norm_linear_t){ linear.x, SIM_REF_NONE, SIM_REF_NONE, linear.weight };
+    *save =
+        (sim_norm_linear_t){ linear.x, SIM_REF_NONE, SIM_REF_NONE, linear.weight, linear.adapter };
     return out;
 }
 
@@ -121,7 +123,7 @@ static sim_ref_t up_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_nor
 {
     if (m->s->qk_layernorm)
         return sim_normed_linear_backward(m, d, save, d_out, name);
-    sim_linear_save_t linear = { save->x, save->weight };
+    sim_linear_save_t linear = { save->x, save->weight, save->adapter };
     return sim_linear_backward(m, d, &linear, d_out, name);
 }
 

@@ -3,7 +3,9 @@
 
 #include "sim/model/params.h"
 
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/model/adapter.h"
 
 #include <stdlib.h>
 
@@ -12,6 +14,7 @@ typedef struct {
     uint32_t cap;
     uint16_t layer;
     uint8_t module;
+    bool freezes; /* what is added is frozen */
 } list_t;
 
 static void add(list_t *l, const char *name, uint64_t n_elements)
@@ -23,9 +26,11 @@ static void add(list_t *l, const char *name, uint64_t n_elements)
         l->cap = l->cap > 0 ? 2 * l->cap : 64;
         p->params = base_xrealloc(p->params, l->cap, sizeof(*p->params));
     }
-    p->params[p->n++] = (sim_param_t){
-        .name = name, .n_elements = n_elements, .layer = l->layer, .module = l->module
-    };
+    p->params[p->n++] = (sim_param_t){ .name = name,
+                                       .n_elements = n_elements,
+                                       .layer = l->layer,
+                                       .module = l->module,
+                                       .is_frozen = l->freezes };
     p->n_elements += n_elements;
 }
 
@@ -57,6 +62,34 @@ static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, uin
         l->out->params[before].buffer = SIM_BUFFER_DENSE_FP8;
 }
 
+/* A and B of an adapter on a linear with `in` and `out` features in all of which `tp` ranks hold a
+ * part each: A is split over its rank where the output of the linear is split, else over its input;
+ * B always over its output. DoRA's magnitude has a number for each output of the linear. */
+static void add_adapter_of_rank(list_t *l, uint64_t rank, uint64_t in, uint64_t out, uint64_t tp,
+                                sim_buffer_t buffer)
+{
+    uint32_t before = l->out->n;
+    l->freezes = false;
+    add(l, "adapter.linear_in.weight", rank * in / tp);
+    add(l, "adapter.linear_out.weight", rank * out / tp);
+    l->freezes = true;
+    for (uint32_t i = before; i < l->out->n; i++)
+        l->out->params[i].buffer = (uint8_t)buffer;
+}
+
+static void add_adapter(list_t *l, const sim_scenario_t *s, sim_target_t target, uint64_t in,
+                        uint64_t out, uint64_t tp)
+{
+    bool is_row = target == SIM_TARGET_PROJ || target == SIM_TARGET_FC2;
+    if (!sim_has_adapter(s, target))
+        return;
+    add_adapter_of_rank(l, s->peft_dim, in, out, tp, SIM_BUFFER_DENSE);
+    l->freezes = false;
+    if (s->peft_scheme == SIM_PEFT_DORA)
+        add_vector(l, "adapter.weight_magnitude", is_row ? out : out / tp);
+    l->freezes = true;
+}
+
 /* Order of registration: megatron/core/transformer/{transformer_layer,attention,mlp}.py. The local
  * specification has the norms as modules of their own, which changes order but not sizes. */
 static void add_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
@@ -69,10 +102,12 @@ static void add_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *
     l->module = SIM_MOD_PROJ;
     add_weight(l, s, "linear_proj.weight", d->h * query_rows);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
+    add_adapter(l, s, SIM_TARGET_PROJ, d->heads * d->head_dim, d->h, d->tp);
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "linear_qkv.layer_norm_weight", "linear_qkv.layer_norm_bias", d->h);
     add_weight(l, s, "linear_qkv.weight", qkv_rows * d->h);
     add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? qkv_rows : 0);
+    add_adapter(l, s, SIM_TARGET_QKV, d->h, qkv_rows * d->tp, d->tp);
     if (s->qk_layernorm) {
         l->module = SIM_MOD_ATTENTION;
         add_norm(l, d, "q_layernorm.weight", "q_layernorm.bias", d->head_dim);
@@ -90,6 +125,7 @@ static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     l->module = SIM_MOD_PROJ;
     add_weight(l, s, "linear_proj.weight", d->h * d->heads_tp * m->v_dim);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
+    add_adapter(l, s, SIM_TARGET_PROJ, d->heads * m->v_dim, d->h, d->tp);
     l->module = SIM_MOD_QKV;
     uint64_t q_rows = d->heads_tp * m->qk_dim;
     if (m->q_rank > 0) {
@@ -116,9 +152,11 @@ static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     add_norm(l, d, "linear_fc1.layer_norm_weight", "linear_fc1.layer_norm_bias", d->h);
     add_weight(l, s, "linear_fc1.weight", fc1_rows * d->h);
     add_vector(l, "linear_fc1.bias", s->add_bias_linear ? fc1_rows : 0);
+    add_adapter(l, s, SIM_TARGET_FC1, d->h, fc1_rows * d->tp, d->tp);
     l->module = SIM_MOD_FC2;
     add_weight(l, s, "linear_fc2.weight", d->h * (d->ffn / d->tp));
     add_vector(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
+    add_adapter(l, s, SIM_TARGET_FC2, d->ffn, d->h, d->tp);
 }
 
 static void add_expert(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements,
@@ -166,6 +204,22 @@ static void add_experts(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
         add_expert_bias(l, s, "experts.linear_fc2.bias", m->h, apart);
 }
 
+/* One adapter for all experts of a rank, or one for each; the rank may be divided among the experts
+ * that a token goes to. */
+static void add_expert_adapters(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_moe_dims_t *m = &d->moe;
+    bool apart = m->ep > 1 || m->etp != d->tp;
+    uint64_t n = s->share_expert_adapters && s->moe_grouped_gemm ? 1 : m->n_local;
+    uint64_t rank = s->normalize_moe_lora ? s->peft_dim / m->topk : s->peft_dim;
+    sim_buffer_t buffer = apart ? SIM_BUFFER_EXPERT : SIM_BUFFER_DENSE;
+    for (uint64_t i = 0; i < n && sim_has_adapter(s, SIM_TARGET_FC1); i++)
+        add_adapter_of_rank(l, base_u64_round_up(rank, m->etp), m->h, d->gate * m->ffn_etp * m->etp,
+                            m->etp, buffer);
+    for (uint64_t i = 0; i < n && sim_has_adapter(s, SIM_TARGET_FC2); i++)
+        add_adapter_of_rank(l, rank, m->ffn_etp * m->etp, m->h, m->etp, buffer);
+}
+
 /* megatron/core/transformer/moe/moe_layer.py */
 static void add_moe(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
@@ -178,10 +232,15 @@ static void add_moe(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     add_weight(l, s, "fc1_latent_proj.weight", m->latent * d->h);
     add_weight(l, s, "fc2_latent_proj.weight", d->h * m->latent);
     add_experts(l, s, d);
+    add_expert_adapters(l, s, d);
     l->module = SIM_MOD_SHARED_EXPERTS;
     add(l, "shared_experts.gate_weight", s->moe_shared_expert_gate && m->shared_ffn > 0 ? d->h : 0);
     add_weight(l, s, "shared_experts.linear_fc1.weight", d->gate * m->shared_ffn * d->h);
     add_weight(l, s, "shared_experts.linear_fc2.weight", d->h * m->shared_ffn);
+    if (m->shared_ffn > 0) {
+        add_adapter(l, s, SIM_TARGET_FC1, d->h, d->gate * m->shared_ffn * d->tp, d->tp);
+        add_adapter(l, s, SIM_TARGET_FC2, m->shared_ffn * d->tp, d->h, d->tp);
+    }
 }
 
 static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, bool is_moe)
@@ -221,7 +280,7 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
                      const topo_chunk_t *chunk)
 {
     *params = (sim_params_t){ 0 };
-    list_t l = { .out = params, .layer = SIM_NO_LAYER };
+    list_t l = { .out = params, .layer = SIM_NO_LAYER, .freezes = s->peft_scheme != SIM_PEFT_NONE };
     bool tied = !s->untie_embeddings_and_output_weights;
     bool pipelined = s->pipeline_model_parallel_size > 1;
 

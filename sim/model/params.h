@@ -37,6 +37,7 @@ typedef struct {
     uint8_t module;           /* sim_module_t */
     uint8_t buffer;           /* sim_buffer_t */
     bool is_vector;           /* bias or norm: not decayed, and so in the second parameter group */
+    bool is_frozen;           /* fine-tuning with adapters: no gradient, no optimizer state */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
 

@@ -3,6 +3,8 @@
 
 #include "sim/model/projection.h"
 
+#include "sim/base/units.h"
+#include "sim/model/adapter.h"
 #include "sim/model/quant.h"
 #include "sim/model/workspace.h"
 
@@ -93,6 +95,24 @@ void sim_linear_forget(sim_model_t *m, sim_linear_save_t *save)
 {
     sim_forget(m, &save->x);
     sim_forget(m, &save->weight);
+    sim_adapter_forget(m, &save->adapter);
+}
+
+void sim_linear_drop_input(sim_model_t *m, sim_linear_save_t *save)
+{
+    sim_forget(m, &save->x);
+    sim_forget(m, &save->adapter.x);
+}
+
+void sim_linear_give_input(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
+                           sim_ref_t x)
+{
+    if (!sim_is_frozen(m))
+        save->x = x;
+    else if (sim_has_adapter(m->s, (sim_target_t)d->target))
+        save->adapter.x = x;
+    else
+        sim_drop(m->b, x);
 }
 
 static uint64_t elements(const sim_model_t *m, uint64_t bytes)
@@ -111,10 +131,11 @@ static sim_ref_t fp8_weight(sim_model_t *m, const sim_linear_dims_t *d)
     return sim_fp8_weight_of(m, d->name, n_weights * d->rows * d->cols);
 }
 
-/* Data of per-tensor scaling is gathered by rows, so that there is no other copy then. */
+/* Data of per-tensor scaling is gathered by rows, so that there is no other copy then; nor is there
+ * one where the weight has no gradient. */
 static bool only_rows(const sim_model_t *m, const sim_linear_dims_t *d)
 {
-    return d->full_in_bytes > 0 && sim_is_per_tensor(m);
+    return sim_is_frozen(m) || (d->full_in_bytes > 0 && sim_is_per_tensor(m));
 }
 
 /* The product of quantised operands; `q` is what of the input may be saved. */
@@ -147,11 +168,13 @@ static sim_ref_t fp8_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
     return out;
 }
 
-sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
-                             sim_ref_t x, const char *out_name, bool grad)
+/* The linear itself. */
+static sim_ref_t base_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
+                              sim_ref_t x, const char *out_name, bool grad)
 {
     sim_ref_t out;
     save->weight = SIM_REF_NONE;
+    save->adapter = sim_adapter_none();
     if (sim_is_fp8(m)) {
         out = fp8_linear_forward(m, d, save, x, out_name);
     } else {
@@ -160,9 +183,60 @@ sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_lin
         sim_drop(m->b, gathered);
         save->x = x;
     }
+    if (sim_is_frozen(m))
+        sim_forget(m, &save->x);
     if (!grad)
         sim_linear_forget(m, save);
     return out;
+}
+
+/* normalize_moe_lora: utils.py, get_effective_lora_dim() and align_expert_dim_for_tp(). */
+static uint64_t adapter_rank(const sim_model_t *m, const sim_linear_dims_t *d, bool is_row)
+{
+    if (!d->is_expert || !m->s->normalize_moe_lora)
+        return m->s->peft_dim;
+    uint64_t rank = m->s->peft_dim / m->s->moe_router_topk;
+    return is_row ? rank : base_u64_round_up(rank, m->d->moe.etp);
+}
+
+static sim_adapter_dims_t adapter_dims(const sim_model_t *m, const sim_linear_dims_t *d)
+{
+    bool is_row = d->target == SIM_TARGET_PROJ || d->target == SIM_TARGET_FC2;
+    uint64_t in_bytes = d->full_in_bytes > 0 ? d->full_in_bytes : d->in_bytes;
+    bool one_each = d->is_expert && !m->s->share_expert_adapters;
+    return (sim_adapter_dims_t){
+        .rows = in_bytes / (d->cols * m->d->e),
+        .in = d->cols,
+        .out = d->rows,
+        .rank = adapter_rank(m, d, is_row),
+        .tp = d->is_expert ? m->d->moe.etp : m->d->tp,
+        .local_rows = d->out_bytes / (d->rows * m->d->e),
+        .is_row = is_row,
+        .regathers = d->full_in_bytes > 0 && sim_adapter_regathers(m, (sim_target_t)d->target),
+        .n = one_each && d->n_weights > 0 ? d->n_weights : 1,
+    };
+}
+
+/* Where the linear gathers its input along the sequence, the adapter does so too. */
+static sim_ref_t adapter_input(sim_model_t *m, const sim_linear_dims_t *d,
+                               const sim_adapter_dims_t *a, sim_ref_t x)
+{
+    if (d->full_in_bytes == 0 || a->regathers)
+        return x;
+    sim_ref_t gathered = sim_new(m->b, "lora_in_gathered", d->full_in_bytes);
+    sim_drop(m->b, x);
+    return gathered;
+}
+
+sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
+                             sim_ref_t x, const char *out_name, bool grad)
+{
+    if (!sim_has_adapter(m->s, (sim_target_t)d->target))
+        return base_forward(m, d, save, x, out_name, grad);
+    sim_adapter_dims_t a = adapter_dims(m, d);
+    sim_ref_t out = base_forward(m, d, save, sim_keep(m->b, x), "base_out", grad);
+    x = adapter_input(m, d, &a, x);
+    return sim_adapter_forward(m, &a, &save->adapter, x, out, out_name, grad);
 }
 
 static sim_ref_t weight_grad(sim_model_t *m, const sim_linear_dims_t *d)
@@ -189,7 +263,9 @@ static operands_t fp8_operands(sim_model_t *m, const sim_linear_dims_t *d)
         { SIM_REF_NONE, SIM_REF_NONE }, { SIM_REF_NONE, SIM_REF_NONE }, SIM_REF_NONE, SIM_REF_NONE
     };
     uint64_t n = elements(m, d->full_out_bytes > 0 ? d->full_out_bytes : d->out_bytes);
-    o.d_out = sim_quantize(m, "d_out_fp8", n, true, true);
+    o.d_out = sim_quantize(m, "d_out_fp8", n, true, !sim_is_frozen(m));
+    if (sim_is_frozen(m))
+        return o;
     uint64_t n_in = elements(m, d->full_in_bytes);
     if (n_in > 0) {
         o.x.row = sim_new(m->b, "linear_in_gathered", sim_row_bytes(m, n_in));
@@ -208,7 +284,8 @@ static operands_t make_operands(sim_model_t *m, const sim_linear_dims_t *d)
     return (operands_t){ { SIM_REF_NONE, SIM_REF_NONE },
                          { SIM_REF_NONE, SIM_REF_NONE },
                          gather(m, "d_out_gathered", d->full_out_bytes),
-                         gather(m, "linear_in_gathered", d->full_in_bytes) };
+                         sim_is_frozen(m) ? SIM_REF_NONE
+                                          : gather(m, "linear_in_gathered", d->full_in_bytes) };
 }
 
 /* The gradient of the input (scattered where the input was gathered) and the weight's. */
@@ -225,9 +302,16 @@ static sim_ref_t linear_grads(sim_model_t *m, const sim_linear_dims_t *d, const 
 sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
                               sim_ref_t d_out, const char *in_grad_name)
 {
+    sim_ref_t full, wgrad, d_adapter = SIM_REF_NONE;
+    if (sim_has_adapter(m->s, (sim_target_t)d->target)) {
+        sim_adapter_dims_t a = adapter_dims(m, d);
+        d_adapter = sim_adapter_backward(m, &a, &save->adapter, &d_out);
+        if (d->full_in_bytes > 0 && !a.regathers)
+            sim_replace(m, &d_adapter, "d_lora_in_local", d->in_bytes);
+    }
     operands_t o = make_operands(m, d);
-    sim_ref_t full, wgrad;
     sim_ref_t dx = linear_grads(m, d, in_grad_name, &full, &wgrad);
+    sim_drop(m->b, d_adapter); /* added to the other in place */
     sim_drop(m->b, o.x_full);
     sim_drop_quantized(m, &o.x);
     sim_drop(m->b, o.d_out_full);
@@ -257,6 +341,7 @@ sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
     sim_ref_t out;
     save->x = x;
     save->weight = SIM_REF_NONE;
+    save->adapter = sim_adapter_none();
     save->stat = sim_new(m->b, "norm_stat", stat_bytes(m, d->in_bytes, d->cols));
     if (sim_is_fp8(m)) {
         save->ln_out = fp8_norm_out(m, d);
@@ -267,6 +352,8 @@ sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
         out = product(m, d, out_name);
         sim_drop(m->b, gathered);
     }
+    if (sim_is_frozen(m))
+        sim_forget(m, &save->ln_out);
     if (!grad) {
         sim_forget(m, &save->x);
         sim_forget(m, &save->ln_out);

@@ -33,12 +33,15 @@ typedef struct {
     uint64_t rows, cols;     /* of the weight: output and input features */
     uint64_t n_weights;      /* experts of a grouped layer; 0 = an ordinary layer */
     bool keeps_input;
+    uint8_t target; /* sim_target_t of adapters, 0 = it gets none */
+    bool is_expert;
 } sim_linear_dims_t;
 
 /* What a linear layer saves. */
 typedef struct {
     sim_ref_t x;
     sim_ref_t weight; /* in FP8, where every pass makes its own */
+    sim_adapter_save_t adapter;
 } sim_linear_save_t;
 
 sim_ref_t sim_linear_forward(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
@@ -50,6 +53,11 @@ sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_li
 
 /* Drop what a forward pass saved. */
 void sim_linear_forget(sim_model_t *m, sim_linear_save_t *save);
+
+/* A recomputed input: drop what was saved of it; save it, of which one reference is taken. */
+void sim_linear_drop_input(sim_model_t *m, sim_linear_save_t *save);
+void sim_linear_give_input(sim_model_t *m, const sim_linear_dims_t *d, sim_linear_save_t *save,
+                           sim_ref_t x);
 
 /* A norm and a column-parallel linear in one module. The input may be a part of a larger tensor;
  * the normed copy is as large as in_bytes says. */

@@ -15,6 +15,7 @@ static sim_linear_dims_t fc1_dims(const sim_model_t *m)
     bool gathers = d->sp && !is_overlapped(m);
     return (sim_linear_dims_t){
         .name = "shared_fc1",
+        .target = SIM_TARGET_FC1,
         .keeps_input = true,
         .in_bytes = is_overlapped(m) ? d->full_hidden_bytes : d->hidden_bytes,
         .full_in_bytes = gathers ? d->full_hidden_bytes : 0,
@@ -30,6 +31,7 @@ static sim_linear_dims_t fc2_dims(const sim_model_t *m)
     bool scatters = d->sp && !is_overlapped(m);
     return (sim_linear_dims_t){
         .name = "shared_fc2",
+        .target = SIM_TARGET_FC2,
         .in_bytes = d->tokens * d->moe.shared_ffn * d->e,
         .out_bytes = scatters ? d->hidden_bytes : d->full_hidden_bytes,
         .full_out_bytes = scatters ? d->full_hidden_bytes : 0,

@@ -23,7 +23,7 @@ static const struct {
     { "ddp", SIM_BRIDGE_NO_EFFECT, true, NULL },
     { "optimizer", SIM_BRIDGE_NO_EFFECT, true, NULL },
     { "mixed_precision", SIM_BRIDGE_NO_EFFECT, true, NULL },
-    { "peft", SIM_BRIDGE_REFUSED, false, NULL },
+    { "peft", SIM_BRIDGE_NO_EFFECT, true, "peft" },
     { "dist", SIM_BRIDGE_NO_EFFECT, true, NULL },
     { "comm_overlap", SIM_BRIDGE_READ_APART, false, NULL },
     { "dataset", SIM_BRIDGE_NO_EFFECT, false, NULL },

@@ -32,7 +32,7 @@ static sim_import_field_t *find(const sim_import_t *import, const char *path)
 static bool is_null(const char *value)
 {
     return *value == '\0' || strcmp(value, "null") == 0 || strcmp(value, "None") == 0 ||
-           strcmp(value, "~") == 0;
+           strcmp(value, "~") == 0 || strcmp(value, "[]") == 0;
 }
 
 /* The value of a field, NULL when it is not given or null. */
@@ -254,6 +254,18 @@ static void put_cp_comm(sim_import_t *import, const sim_import_field_t *f)
     free(text);
 }
 
+static void put_peft_kind(sim_import_t *import, const sim_import_field_t *f)
+{
+    static const char *const kinds[] = { "LoRA", "DoRA" };
+    const char *name = last_part(f->value);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcasecmp(kinds[i], name) == 0) {
+            put_from(import, "peft", "scheme", i == 0 ? "lora" : "dora", f);
+            return;
+        }
+    refuse(import, f, "this kind of fine-tuning is not simulated");
+}
+
 static const struct {
     const char *path;
     void (*put)(sim_import_t *import, const sim_import_field_t *f);
@@ -263,6 +275,7 @@ static const struct {
     { "model.pipeline_model_parallel_layout", put_layout },
     { "model.position_embedding_type", put_position },
     { "model.cp_comm_type", put_cp_comm },
+    { "peft._target_", put_peft_kind },
 };
 
 static void put_field(sim_import_t *import, const sim_import_field_t *f)
@@ -317,6 +330,14 @@ static bool is_fine_tuning(const sim_import_t *import)
         if (import->recipe != NULL && strcasestr(import->recipe, words[i]) != NULL)
             return true;
     return value_of(import, "peft._target_") != NULL || value_of(import, "peft.dim") != NULL;
+}
+
+/* The recipe of adapters is LoRA unless a field says another. */
+static bool tunes_adapters(const sim_import_t *import)
+{
+    const char *recipe = import->recipe != NULL ? import->recipe : "";
+    return value_of(import, "peft.dim") != NULL || strstr(recipe, "peft") != NULL ||
+           strstr(recipe, "lora") != NULL;
 }
 
 static bool is_overridden(const sim_import_t *import, const char *key)
@@ -378,6 +399,8 @@ static void put_defaults(sim_import_t *import)
     put(import, "train", "seq_length", tuning ? "2048" : "4096", why);
     put_bool(import, "optimizer", "overlap_grad_reduce", !tuning, why);
     put_bool(import, "optimizer", "overlap_param_gather", !tuning, why);
+    if (tunes_adapters(import))
+        put(import, "peft", "scheme", "lora", why);
 }
 
 /* What follows from the fields */

@@ -42,6 +42,12 @@ void sim_rule_mla_has_no_groups(sim_rule_context_t *context);
 void sim_rule_down_projections_can_fuse(sim_rule_context_t *context);
 void sim_rule_mtp_is_possible(sim_rule_context_t *context);
 
+/* Rules of adapters. */
+void sim_rule_adapters_can_be_split(sim_rule_context_t *context);
+void sim_rule_adapters_have_layers(sim_rule_context_t *context);
+void sim_rule_dora_is_possible(sim_rule_context_t *context);
+void sim_rule_expert_rank_is_divisible(sim_rule_context_t *context);
+
 /* Elements for each token of the widest tensor that experts or multi-latent attention make. */
 uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *scenario);
 

@@ -103,6 +103,18 @@ typedef enum {
 
 typedef enum { SIM_ROUTER_PARAMS_DTYPE, SIM_ROUTER_FP32, SIM_ROUTER_FP64 } sim_router_dtype_t;
 
+typedef enum { SIM_PEFT_NONE, SIM_PEFT_LORA, SIM_PEFT_DORA } sim_peft_t;
+
+typedef enum { SIM_DROPOUT_PRE, SIM_DROPOUT_POST } sim_dropout_position_t;
+
+/* peft target_modules, a set. */
+typedef enum {
+    SIM_TARGET_QKV = 1 << 0,
+    SIM_TARGET_PROJ = 1 << 1,
+    SIM_TARGET_FC1 = 1 << 2,
+    SIM_TARGET_FC2 = 1 << 3,
+} sim_target_t;
+
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD } sim_optimizer_t;
 
 /* Where the synthetic device places a new segment; the values of sim_addresses_t. */
@@ -229,6 +241,15 @@ typedef struct {
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
     bool log_params_norm, log_num_zeros_in_grad, decoupled_lr;
+
+    /* [peft] */
+    sim_peft_t peft_scheme;
+    uint64_t peft_dim; /* rank of an adapter */
+    double peft_dropout;
+    sim_dropout_position_t peft_dropout_position;
+    uint32_t peft_target_modules; /* set of sim_target_t */
+    bool sequence_parallel_input_regather, a2a_experimental;
+    bool normalize_moe_lora, share_expert_adapters;
 
     /* [device] */
     char *gpu;                       /* as written */

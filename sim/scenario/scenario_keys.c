@@ -137,6 +137,32 @@ static const sim_choice_t optimizers[] = {
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t peft_schemes[] = {
+    { "none", SIM_PEFT_NONE },
+    { "null", SIM_PEFT_NONE },
+    { "lora", SIM_PEFT_LORA },
+    { "dora", SIM_PEFT_DORA },
+    { "canonical_lora", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t dropout_positions[] = {
+    { "pre", SIM_DROPOUT_PRE },
+    { "post", SIM_DROPOUT_POST },
+    { NULL, 0 },
+};
+static const sim_choice_t targets[] = {
+    { "linear_qkv", SIM_TARGET_QKV },
+    { "linear_proj", SIM_TARGET_PROJ },
+    { "linear_fc1", SIM_TARGET_FC1 },
+    { "linear_fc2", SIM_TARGET_FC2 },
+    { "linear_q_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "linear_q_down_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "linear_q_up_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "linear_kv_down_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "linear_kv_up_proj", SIM_CHOICE_NOT_SIMULATED },
+    { "router", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
 static const sim_choice_t cp_comms[] = {
     { "p2p", SIM_CP_P2P }, { "all_gather", SIM_CP_ALL_GATHER },
     { "a2a", SIM_CP_A2A }, { "a2a+p2p", SIM_CHOICE_NOT_SIMULATED },
@@ -205,7 +231,7 @@ static const sim_choice_t address_orders[] = {
 };
 
 const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",   "precision",
-                                     "recompute", "optimizer", "device",   "cluster", "allocator",
+                                     "recompute", "optimizer", "peft", "device",   "cluster", "allocator",
                                      "nccl",      "run",       NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
@@ -415,6 +441,22 @@ static const sim_key_t keys[] = {
     BOOL("optimizer", log_num_zeros_in_grad, "false", "count zeros in the gradients"),
     BOOL("optimizer", decoupled_lr, "false", "a learning rate of its own for embedding and output layer"),
 
+    /* [peft] */
+    { .section = "peft", .name = "scheme", .type = SIM_KEY_CHOICE, .offset = FIELD(peft_scheme), .text = "none",
+      .choices = peft_schemes, .own_section = true, .doc = "train adapters beside frozen weights, as Megatron-Bridge does" },
+    { .section = "peft", .name = "dim", .type = SIM_KEY_COUNT, .offset = FIELD(peft_dim), .text = "32", .min = 1, .max = MAX_WIDTH,
+      .own_section = true, .doc = "rank of the adapters" },
+    { .section = "peft", .name = "dropout", .type = SIM_KEY_REAL, .offset = FIELD(peft_dropout), .text = "0", .max = 1,
+      .own_section = true, .doc = "dropout of the adapters" },
+    { .section = "peft", .name = "dropout_position", .type = SIM_KEY_CHOICE, .offset = FIELD(peft_dropout_position), .text = "pre",
+      .choices = dropout_positions, .own_section = true, .doc = "dropout before or after the adapter" },
+    { .section = "peft", .name = "target_modules", .type = SIM_KEY_SET, .offset = FIELD(peft_target_modules),
+      .text = "linear_qkv linear_proj linear_fc1 linear_fc2", .choices = targets, .own_section = true, .doc = "linears that get an adapter" },
+    BOOL("peft", sequence_parallel_input_regather, "false", "adapters of linear_qkv and linear_fc1 keep their part of the sequence and gather it again in backward"),
+    BOOL("peft", a2a_experimental, "false", "all-to-all instead of gather in adapters of row-parallel linears"),
+    BOOL("peft", normalize_moe_lora, "false", "rank of expert adapters divided by moe_router_topk"),
+    BOOL("peft", share_expert_adapters, "true", "one adapter for all experts of a rank"),
+
     /* [device] */
     { .section = "device", .name = "gpu", .type = SIM_KEY_TEXT, .offset = FIELD(gpu), .text = "h100-80gb-sxm",
       .own_section = true, .doc = "GPU of every rank; see `mbsim gpus`" },
@@ -525,6 +567,9 @@ static const sim_key_alias_t aliases[] = {
     { "pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw", NULL, NULL },
     { "fp8_format", "fp8", NULL, NULL },
     { "fp8_param", "fp8_param_gather", NULL, NULL },
+    { "lora_rank", "dim", NULL, NULL },
+    { "lora_dim", "dim", NULL, NULL },
+    { "lora_dropout", "dropout", NULL, NULL },
     { "pytorch_cuda_alloc_conf", "conf", NULL, NULL },
     { "nccl_buffsize", "buffsize", NULL, NULL },
     { "nccl_ll_buffsize", "ll_buffsize", NULL, NULL },
@@ -619,8 +664,13 @@ static const sim_key_refused_t refused[] = {
     { "rampup_batch_size", "none", NULL },
     { "logit_dtype", "none", NULL },
     { "use_te_activation_func", "false", NULL },
-    { "lora_*", "none false 0", NULL },
-    { "peft*", "none", NULL },
+    { "alpha", "*", NULL },
+    { "lora_alpha", "*", NULL },
+    { "lora_a_init_method", "*", NULL },
+    { "lora_b_init_method", "*", NULL },
+    { "lora_dtype", "none null", NULL },
+    { "experts_shared_outer_loras", "false", NULL },
+    { "exclude_modules", "none", NULL },
 };
 /* clang-format on */
 

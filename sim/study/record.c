@@ -320,7 +320,6 @@ static const struct {
     { "train.dropout.attention", "model", "attention_dropout" },
     { "train.dropout.hidden", "model", "hidden_dropout" },
     { "train.cuda_graph.impl", "train", "cuda_graph_impl" },
-    { "train.peft", "train", "peft" },
     { "train.optimizer_cpu_offload", "optimizer", "optimizer_cpu_offload" },
 };
 
@@ -481,6 +480,24 @@ static void put_optimizer(const json_t *record, sim_import_t *import)
     free(text);
 }
 
+/* "LoRA r8 all-linear", "LoRA, sequence_parallel_input_regather=True" */
+static void put_peft(const json_t *record, sim_import_t *import)
+{
+    char *text = sim_record_text(record, "train.peft");
+    const char *rank = strstr(text, " r");
+    if (*text != '\0')
+        put(import, "peft", "scheme", strcasestr(text, "dora") != NULL ? "dora" : "lora",
+            "train.peft");
+    if (rank != NULL && isdigit((unsigned char)rank[2])) {
+        char *digits = base_xasprintf("%.*s", (int)strspn(rank + 2, "0123456789"), rank + 2);
+        put(import, "peft", "dim", digits, "train.peft");
+        free(digits);
+    }
+    if (strcasestr(text, "regather=True") != NULL)
+        put(import, "peft", "sequence_parallel_input_regather", "true", "train.peft");
+    free(text);
+}
+
 /* Megatron-Bridge's providers of known models set dropout to 0, and the models that use RMSNorm are
  * trained without; Megatron-LM's own default is 0.1. */
 static void put_defaults(const json_t *record, sim_import_t *import)
@@ -534,6 +551,7 @@ static void import_fields(const json_t *record, sim_import_t *import)
     put_attention(record, import);
     put_cross_entropy(record, import);
     put_optimizer(record, import);
+    put_peft(record, import);
     if (json_is_string(at(record, "train.fsdp")))
         put(import, "optimizer", "use_megatron_fsdp", "true", "train.fsdp");
 }
