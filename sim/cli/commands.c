@@ -11,6 +11,8 @@ static const sim_command_t commands[] = {
       false },
     { "estimate", "SCENARIO.ini", "the closed-form estimators beside the simulation",
       sim_cmd_estimate, false },
+    { "diff", "A B", "what changed between two scenarios or two saved reports", sim_cmd_diff,
+      false },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import, false },
     { "diagnose", "[LOG]",
       "read a pasted out-of-memory message or log: what happened, what to change", sim_cmd_diagnose,
