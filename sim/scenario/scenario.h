@@ -258,6 +258,7 @@ typedef struct {
     uint64_t reserved_outside_bytes; /* not usable by PyTorch; 0 = by estimate_outside */
     sim_backend_t backend;
     char *cublas_workspace_config; /* text of CUBLAS_WORKSPACE_CONFIG, NULL = not set */
+    double compute_efficiency;     /* for the time estimate; 0 = measured on GPUs of its kind */
 
     bool estimate_outside; /* when reserved_outside_bytes is 0 */
 

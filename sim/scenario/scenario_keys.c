@@ -465,6 +465,7 @@ static const sim_key_t keys[] = {
     BOOL("device", estimate_outside, "true", "estimate CUDA context, communicators at their final size and user buffers of each rank, and take them from what PyTorch can use; false: nothing is taken"),
     { .section = "device", .name = "backend", .type = SIM_KEY_CHOICE, .offset = FIELD(backend), .text = "synthetic",
       .choices = backends, .own_section = true, .doc = "what stands for the device" },
+    REAL("device", compute_efficiency, "0", "part of the peak rate that large matrix products reach, for the time estimate; 0: as measured on GPUs of its kind"),
     TEXT("device", cublas_workspace_config, NULL, "text of CUBLAS_WORKSPACE_CONFIG; :4096:8 with deterministic_mode"),
 
     /* [cluster] */

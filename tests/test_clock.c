@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The time estimate: what has to hold for every job, and the order of published runs. */
+#include "config.h"
+
+#include "sim/engine/clock.h"
+#include "tests/cutap.h"
+#include "tests/random_scenario.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_SEEDS = 300 };
+
+static void foreach_job(void (*examine)(const sim_scenario_t *s, const sim_step_time_t *t))
+{
+    unsigned n = 0;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        sim_scenario_t s;
+        if (!random_scenario(&s, seed))
+            continue;
+        sim_step_time_t t;
+        base_err_t err;
+        base_status_t status = sim_clock_step(&s, true, &t, &err);
+        CU_ASSERT_EQUAL(status, BASE_OK);
+        if (status == BASE_OK) {
+            examine(&s, &t);
+            n++;
+        } else {
+            printf("# seed %u: %s\n", (unsigned)seed, err.text);
+        }
+        sim_step_time_fini(&t);
+        sim_scenario_fini(&s);
+    }
+    CU_ASSERT_TRUE(n > N_SEEDS / 4);
+}
+
+static void check_sums(const sim_scenario_t *s, const sim_step_time_t *t)
+{
+    (void)s;
+    CU_ASSERT_TRUE(t->step_ns > 0);
+    CU_ASSERT_EQUAL(t->compute_ns + t->exposed_comm_ns + t->grad_sync_ns + t->optimizer_ns +
+                        t->param_gather_ns + t->bubble_ns,
+                    t->step_ns);
+    CU_ASSERT_TRUE(t->bubble_ns < t->step_ns);
+    CU_ASSERT_TRUE(t->mfu > 0 && t->mfu < 1);
+}
+
+static void parts_add_up(void)
+{
+    foreach_job(check_sums);
+}
+
+static void check_spans(const sim_scenario_t *s, const sim_step_time_t *t)
+{
+    uint64_t n_passes[2] = { 0 };
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const sim_span_t *span = &t->spans[i];
+        CU_ASSERT_TRUE(span->begin_ns < span->end_ns && span->end_ns <= t->step_ns);
+        if (i > 0 && span[-1].pp_rank == span->pp_rank)
+            CU_ASSERT_TRUE(span[-1].end_ns <= span->begin_ns);
+        if (span->kind == SIM_SPAN_FORWARD || span->kind == SIM_SPAN_BACKWARD)
+            n_passes[span->kind == SIM_SPAN_BACKWARD]++;
+    }
+    uint64_t expected = s->n_microbatches * s->stages.vpp * s->stages.pp;
+    CU_ASSERT_EQUAL(n_passes[0], expected);
+    CU_ASSERT_EQUAL(n_passes[1], expected);
+}
+
+static void every_pass_has_its_span(void)
+{
+    foreach_job(check_spans);
+}
+
+static void check_arrows(const sim_scenario_t *s, const sim_step_time_t *t)
+{
+    /* Both ways between stages that follow each other, over all chunks. */
+    uint64_t borders = (uint64_t)s->stages.vpp * s->stages.pp - 1;
+    CU_ASSERT_EQUAL(t->n_arrows, s->stages.pp > 1 ? 2 * borders * s->n_microbatches : 0);
+    for (size_t i = 0; i < t->n_arrows; i++) {
+        const sim_arrow_t *arrow = &t->arrows[i];
+        CU_ASSERT_TRUE(arrow->sent_ns < arrow->arrived_ns);
+        CU_ASSERT_TRUE(arrow->arrived_ns < t->step_ns);
+        if (i > 0)
+            CU_ASSERT_TRUE(arrow[-1].arrived_ns <= arrow->arrived_ns);
+    }
+}
+
+static void every_message_has_its_arrow(void)
+{
+    foreach_job(check_arrows);
+}
+
+/* ---- named jobs ---- */
+
+/* "key=value key=value ..." on top of a GPT on 32 H100. */
+static sim_step_time_t time_of(const char *preset, const char *settings)
+{
+    sim_scenario_t s;
+    base_diag_t diag;
+    sim_step_time_t t = { 0 };
+    base_err_t err;
+    base_diag_init(&diag);
+    sim_scenario_init(&s);
+    sim_scenario_set(&s, "model", "preset", preset, "test", &diag);
+    char text[1024];
+    snprintf(text, sizeof(text), "%s", settings);
+    char *rest;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(word, '=');
+        *value++ = '\0';
+        sim_scenario_set(&s, NULL, word, value, "test", &diag);
+    }
+    bool ok = sim_scenario_resolve(&s, &diag);
+    for (size_t i = 0; i < diag.n; i++)
+        printf("# %s\n", diag.text[i]);
+    CU_ASSERT_TRUE_FATAL(ok);
+    CU_ASSERT_EQUAL_FATAL(sim_clock_step(&s, false, &t, &err), BASE_OK);
+    base_diag_fini(&diag);
+    sim_scenario_fini(&s);
+    return t;
+}
+
+#define LLAMA                                                                                      \
+    "world_size=32 sequence_parallel=true micro_batch_size=1 global_batch_size=32 "                \
+    "seq_length=4096 use_distributed_optimizer=true gpu=h100-80gb-sxm fp8=hybrid "                 \
+    "fp8_recipe=tensorwise fp8_param_gather=true cross_entropy_loss_fusion=true "                  \
+    "overlap_grad_reduce=true overlap_param_gather=true overlap_p2p_communication=true "           \
+    "accumulate_allreduce_grads_in_fp32=false recompute_granularity=selective "                    \
+    "virtual_pipeline_model_parallel_size=5 "
+
+/* Megatron-Bridge's notes on tuning memory: Llama-3 70B, FP8, 32 H100, TFLOP/s of a GPU. */
+static void published_layouts_keep_their_order(void)
+{
+    double base = time_of("llama3-70b", LLAMA "recompute_modules=core_attn "
+                                              "tensor_model_parallel_size=4 "
+                                              "pipeline_model_parallel_size=4")
+                      .tflops_per_s;
+    double pp8 = time_of("llama3-70b", LLAMA "recompute_modules=core_attn "
+                                             "tensor_model_parallel_size=4 "
+                                             "pipeline_model_parallel_size=8")
+                     .tflops_per_s;
+    double tp8 = time_of("llama3-70b", LLAMA "recompute_modules=core_attn "
+                                             "tensor_model_parallel_size=8 "
+                                             "pipeline_model_parallel_size=4")
+                     .tflops_per_s;
+    double mlp = time_of("llama3-70b", LLAMA "recompute_modules=mlp "
+                                             "tensor_model_parallel_size=4 "
+                                             "pipeline_model_parallel_size=4")
+                     .tflops_per_s;
+    printf("# TFLOP/s %.0f; PP8 %.1f %%, TP8 %.1f %%, mlp %.1f %%\n", base, 100 * (pp8 / base - 1),
+           100 * (tp8 / base - 1), 100 * (mlp / base - 1));
+    /* 704, and a loss of 6, 28 and 16 %: each within a third. */
+    CU_ASSERT_TRUE(fabs(base / 704 - 1) < 0.1);
+    CU_ASSERT_TRUE(fabs((1 - pp8 / base) / 0.06 - 1) < 1.0 / 3);
+    CU_ASSERT_TRUE(fabs((1 - tp8 / base) / 0.28 - 1) < 1.0 / 3);
+    CU_ASSERT_TRUE(fabs((1 - mlp / base) / 0.16 - 1) < 1.0 / 3);
+}
+
+/* Equal stages that wait for nothing but each other: (p - 1) / (m + p - 1) of the passes. */
+static void bubble_shrinks_with_micro_batches(void)
+{
+#define SMALL                                                                                      \
+    "world_size=4 pipeline_model_parallel_size=4 micro_batch_size=1 seq_length=2048 "              \
+    "use_distributed_optimizer=true gpu=h100-80gb-sxm num_layers=32 vocab_size=1024 "              \
+    "max_position_embeddings=2048 "
+    sim_step_time_t few = time_of("llama2-7b", SMALL "global_batch_size=8");
+    sim_step_time_t many = time_of("llama2-7b", SMALL "global_batch_size=32");
+    sim_step_time_t interleaved =
+        time_of("llama2-7b", SMALL "global_batch_size=8 virtual_pipeline_model_parallel_size=4");
+    double passes = (double)few.compute_ns + (double)few.exposed_comm_ns;
+    double ideal = passes * 3 / 8;
+    CU_ASSERT_TRUE(fabs((double)few.bubble_ns / ideal - 1) < 0.15);
+    CU_ASSERT_TRUE(many.bubble_fraction < few.bubble_fraction / 2);
+    CU_ASSERT_TRUE(interleaved.bubble_fraction < few.bubble_fraction / 2);
+}
+
+static void links_matter(void)
+{
+#define TWO_HOSTS                                                                                  \
+    "world_size=16 tensor_model_parallel_size=8 micro_batch_size=1 seq_length=2048 "               \
+    "global_batch_size=2 gpu=h100-80gb-sxm sequence_parallel=true "
+    sim_step_time_t fast = time_of("llama2-7b", TWO_HOSTS "nic_gbit_per_s=400");
+    sim_step_time_t slow = time_of("llama2-7b", TWO_HOSTS "nic_gbit_per_s=100");
+    sim_step_time_t pcie = time_of("llama2-7b", TWO_HOSTS "nic_gbit_per_s=400 nvlink_domain=1");
+    CU_ASSERT_TRUE(slow.grad_sync_ns > 3 * fast.grad_sync_ns);
+    CU_ASSERT_EQUAL(slow.compute_ns, fast.compute_ns);
+    CU_ASSERT_TRUE(pcie.exposed_comm_ns > 5 * fast.exposed_comm_ns);
+    sim_step_time_t hidden =
+        time_of("llama2-7b", TWO_HOSTS "nic_gbit_per_s=100 use_distributed_optimizer=true "
+                                       "overlap_grad_reduce=true");
+    CU_ASSERT_TRUE(hidden.grad_sync_ns < slow.grad_sync_ns);
+}
+
+static CU_TestInfo tests[] = {
+    { "parts add up", parts_add_up },
+    { "every pass has its span", every_pass_has_its_span },
+    { "every message has its arrow", every_message_has_its_arrow },
+    { "published layouts keep their order", published_layouts_keep_their_order },
+    { "bubble shrinks with micro-batches", bubble_shrinks_with_micro_batches },
+    { "links matter", links_matter },
+    CU_TEST_INFO_NULL,
+};
+
+int main(void)
+{
+    CU_SuiteInfo suites[] = { { .pName = "clock", .pTests = tests }, CU_SUITE_INFO_NULL };
+    return cutap_run(suites);
+}
