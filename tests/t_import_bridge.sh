@@ -49,6 +49,7 @@ chmod +x overrides hf
 expect "fine-tuning has other defaults" 0 '^seq_length = 2048$' ./overrides train.train_iters=5
 expect "a precision name may have hyphens" 0 '^fp8_recipe = mxfp8$' ./overrides mixed_precision=bf16-with-mxfp8-mixed
 expect "subchannel scaling is blockwise" 0 '^fp8_recipe = blockwise$' ./overrides mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
+expect "the recipe of FP8 counts without FP8" 0 '^fp8_recipe = tensorwise$' ./overrides mixed_precision=bf16_mixed
 expect "fp16 reduces gradients in fp16" 0 '^accumulate_allreduce_grads_in_fp32 = false$' ./overrides mixed_precision=fp16_mixed
 expect "an unknown precision is refused" 2 "unknown recipe 'bf8_mixed'" ./overrides mixed_precision=bf8_mixed
 expect "fields of the precision win" 0 '^accumulate_allreduce_grads_in_fp32 = false$' ./overrides mixed_precision.grad_reduce_in_fp32=false

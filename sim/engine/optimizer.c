@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "sim/engine/player.h"
+#include "sim/model/software.h"
 
 enum { FP32_BYTES = 4 };
 
@@ -25,12 +26,13 @@ bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iterati
 }
 
 /* With the precision-aware optimizer Transformer Engine's Adam makes and keeps the main parameters
- * itself, unless FP8 parameters are scaled in another way than delayed. */
+ * itself, unless they are fp32 and the FP8 recipe is another one than delayed scaling. The recipe
+ * counts although nothing may be in FP8: OptimizerConfig.__post_init__(). */
 static bool adam_owns_main_params(const sim_player_t *p)
 {
     const sim_scenario_t *s = p->scenario;
-    bool other_fp8 = s->fp8 != SIM_FP8_NONE && s->fp8_recipe != SIM_FP8_DELAYED;
-    return s->use_precision_aware_optimizer && has_16_bit_params(p) && !other_fp8;
+    bool is_other = s->main_params_dtype == SIM_DTYPE_FP32 && s->fp8_recipe != SIM_FP8_DELAYED;
+    return s->use_precision_aware_optimizer && has_16_bit_params(p) && !is_other;
 }
 
 /* bf16 parameters are the upper half of their fp32 main parameters, so that the lower half, two
@@ -120,9 +122,10 @@ static uint64_t n_converted_states(const sim_player_t *p)
     const sim_scenario_t *s = p->scenario;
     if (!s->use_precision_aware_optimizer || s->optimizer != SIM_OPTIMIZER_ADAM)
         return 0;
-    bool both_bf16 = s->exp_avg_dtype == SIM_DTYPE_BF16 && s->exp_avg_sq_dtype == SIM_DTYPE_BF16;
+    bool as_stored = s->exp_avg_dtype == SIM_DTYPE_BF16 && s->exp_avg_sq_dtype == SIM_DTYPE_BF16 &&
+                     sim_software_has(s, SIM_SOFTWARE_ADAM_BF16_MOMENTS);
     uint64_t n = 0;
-    if (!both_bf16)
+    if (!as_stored)
         n += (s->exp_avg_dtype != SIM_DTYPE_FP32) + (s->exp_avg_sq_dtype != SIM_DTYPE_FP32);
     return n + (adam_owns_main_params(p) && s->main_params_dtype == SIM_DTYPE_FP16);
 }
@@ -169,7 +172,7 @@ static bool count_zeros(sim_player_t *p, const sim_param_t *param, uint64_t n_el
 static bool has_grad_copies(const sim_player_t *p)
 {
     return has_16_bit_params(p) && sim_player_grad_bytes(p) != FP32_BYTES &&
-           !p->scenario->use_precision_aware_optimizer;
+           !adam_owns_main_params(p);
 }
 
 /* Where nobody but Adam has main parameters, the norm of the parameters converts all of them. */
@@ -207,8 +210,9 @@ static bool step(sim_player_t *p, bool is_skipped)
 }
 
 /* Gradients kept in 16 bits are copied to fp32 before the step, also before one that is then
- * skipped because of an overflow; the copies stay until the next zero_grad. The precision-aware
- * optimizer reads the buffer as it is. The cache is emptied as in Megatron-LM's train_step(). */
+ * skipped because of an overflow; the copies stay until the next zero_grad. An Adam that owns the
+ * main parameters reads the buffer as it is. The cache is emptied as in Megatron-LM's train_step().
+ */
 bool sim_player_step(sim_player_t *p, bool is_skipped)
 {
     const uint64_t empty_level = p->scenario->empty_unused_memory_level;

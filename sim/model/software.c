@@ -21,6 +21,8 @@ static const struct {
     [SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE] = { 20240613, 0 },
     /* TransformerEngine 77c37d49f: norms became operations of te.ops. */
     [SIM_SOFTWARE_NORM_COPIES_VIEWS] = { 20241105, 0 },
+    /* TransformerEngine 459e7cf49 (2026-02-25), in release 2.14 and the container 26.04. */
+    [SIM_SOFTWARE_ADAM_BF16_MOMENTS] = { 20260501, 0 },
 };
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)

@@ -22,6 +22,8 @@ typedef enum {
     SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE,
     /* Transformer Engine's norms read a contiguous copy of a strided input. */
     SIM_SOFTWARE_NORM_COPIES_VIEWS,
+    /* Transformer Engine's Adam reads and writes two bf16 moments as they are stored. */
+    SIM_SOFTWARE_ADAM_BF16_MOMENTS,
 } sim_software_t;
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);

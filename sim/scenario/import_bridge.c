@@ -425,6 +425,8 @@ static void put_precision(sim_import_t *import)
                           "bf16_with_mxfp8_mixed and others",
                           f->origin, name);
     }
+    if (*name != '\0' || as_object) /* MixedPrecisionConfig's own default, without FP8 as well */
+        put(import, "precision", "fp8_recipe", "tensorwise", "Megatron-Bridge's default");
     for (size_t i = 0; p != NULL && p->settings[i][0] != NULL; i++)
         put(import, "precision", p->settings[i][0], p->settings[i][1], why);
     if (p != NULL && p->not_simulated != NULL) {

@@ -475,8 +475,21 @@ static void put_optimizer(const json_t *record, sim_import_t *import)
         put(import, "optimizer", "optimizer", text, "train.optimizer");
     else if (n > 0)
         put(import, "optimizer", "optimizer", "adam", "train.optimizer");
-    if (strstr(text, "precision-aware") != NULL)
+    if (strstr(text, "precision-aware") != NULL) {
+        static const char *const words[][3] = {
+            { "bf16 main grads", "main_grads_dtype", "bf16" },
+            { "bf16 grads", "main_grads_dtype", "bf16" },
+            { "fp16 main params", "main_params_dtype", "fp16" },
+            { "bf16 exp_avg/exp_avg_sq", "exp_avg_dtype", "bf16" },
+            { "bf16 exp_avg/exp_avg_sq", "exp_avg_sq_dtype", "bf16" },
+            { "bf16 moments", "exp_avg_dtype", "bf16" },
+            { "bf16 moments", "exp_avg_sq_dtype", "bf16" },
+        };
         put(import, "optimizer", "use_precision_aware_optimizer", "true", "train.optimizer");
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            if (strstr(text, words[i][0]) != NULL)
+                put(import, "optimizer", words[i][1], words[i][2], "train.optimizer");
+    }
     free(text);
 }
 
@@ -509,6 +522,7 @@ static void put_defaults(const json_t *record, sim_import_t *import)
     sim_import_put_key(import, "model", "attention_dropout", dropout, origin);
     sim_import_put_key(import, "model", "hidden_dropout", dropout, origin);
     if (bridge) {
+        sim_import_put_key(import, "precision", "fp8_recipe", "tensorwise", origin);
         sim_import_put_key(import, "train", "cross_entropy_loss_fusion", "true", origin);
         sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "native", origin);
     } else {
