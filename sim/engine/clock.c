@@ -368,7 +368,7 @@ static void rates(step_clock_t *c)
         return;
     t->bubble_fraction = (double)t->bubble_ns / (double)t->step_ns;
     t->tokens_per_s = (double)s->seq_length * (double)s->global_batch_size / seconds;
-    t->tflops_per_s = (double)t->model_flops / seconds / (double)s->grid.world_size / 1e12;
+    t->tflops_per_s = t->model_flops / seconds / (double)s->grid.world_size / 1e12;
     bool fp8 = s->fp8 != SIM_FP8_NONE && s->gpu_p->fp8_tflops > 0;
     t->mfu = t->tflops_per_s / (fp8 ? s->gpu_p->fp8_tflops : s->gpu_p->bf16_tflops);
 }

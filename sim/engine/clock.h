@@ -50,7 +50,7 @@ typedef struct {
     double tokens_per_s;    /* of the whole job */
     double tflops_per_s;    /* model FLOPs a second and GPU, recomputation not counted, 1e12 */
     double mfu;             /* tflops_per_s over the GPU's peak at the training precision */
-    uint64_t model_flops;   /* of one step over all GPUs */
+    double model_flops;     /* of one step over all GPUs */
 
     sim_span_t *spans; /* n_spans, by pipeline rank, then by time; owned; NULL if not wanted */
     size_t n_spans;

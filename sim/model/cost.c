@@ -546,7 +546,7 @@ static double layer_token_flops(const sim_cost_t *c, bool is_moe)
     return flops + 2 * matrices * h * (double)s->moe_shared_expert_intermediate_size;
 }
 
-uint64_t sim_cost_model_flops(const sim_cost_t *c)
+double sim_cost_model_flops(const sim_cost_t *c)
 {
     const sim_scenario_t *s = c->scenario;
     double logits = 2 * (double)c->dims->h * (double)c->dims->padded_vocab, flops = logits;
@@ -556,6 +556,5 @@ uint64_t sim_cost_model_flops(const sim_cost_t *c)
     double mtp = layer_token_flops(c, last_is_moe) + logits +
                  2 * 2 * (double)c->dims->h * (double)c->dims->h;
     flops += (double)s->mtp_num_layers * mtp;
-    double step = 3 * flops * (double)s->seq_length * (double)s->global_batch_size;
-    return step < 0x1p64 ? (uint64_t)step : UINT64_MAX;
+    return 3 * flops * (double)s->seq_length * (double)s->global_batch_size;
 }

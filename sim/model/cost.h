@@ -34,7 +34,7 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *cost, const topo_chunk_t *chunk)
 double sim_cost_optimizer_seconds(const sim_cost_t *cost, uint64_t n_elements);
 
 /* FLOPs of one training step of the whole job: forward, and twice that backward; attention is
- * counted as causal; nothing recomputed. Saturates at 2^64-1. */
-uint64_t sim_cost_model_flops(const sim_cost_t *cost);
+ * counted as causal; nothing recomputed. */
+double sim_cost_model_flops(const sim_cost_t *cost);
 
 #endif

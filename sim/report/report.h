@@ -3,6 +3,7 @@
 #ifndef SIM_REPORT_REPORT_H
 #define SIM_REPORT_REPORT_H
 
+#include "sim/engine/clock.h"
 #include "sim/engine/job.h"
 
 #include <jansson.h>
@@ -42,6 +43,7 @@ typedef struct {
     uint64_t usable_bytes;  /* what PyTorch can have on the worst rank */
     sim_verdict_t verdict;
     sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
+    sim_step_time_t time;    /* of one step in the steady state; estimated, without spans */
 } sim_report_t;
 
 /* What the peaks of a job mean, without a report. Plays ranks that do not fit again under other

@@ -342,6 +342,24 @@ static json_t *worst_json(const sim_report_t *report)
     return worst;
 }
 
+static json_t *time_json(const sim_step_time_t *t)
+{
+    json_t *time = json_object();
+    json_object_set_new(time, "is_estimate", json_true());
+    set_uint(time, "step_ns", t->step_ns);
+    set_uint(time, "compute_ns", t->compute_ns);
+    set_uint(time, "exposed_comm_ns", t->exposed_comm_ns);
+    set_uint(time, "grad_sync_ns", t->grad_sync_ns);
+    set_uint(time, "optimizer_ns", t->optimizer_ns);
+    set_uint(time, "param_gather_ns", t->param_gather_ns);
+    set_uint(time, "bubble_ns", t->bubble_ns);
+    json_object_set_new(time, "tokens_per_s", json_real(t->tokens_per_s));
+    json_object_set_new(time, "model_flops", json_real(t->model_flops));
+    json_object_set_new(time, "tflops_per_s", json_real(t->tflops_per_s));
+    json_object_set_new(time, "mfu", json_real(t->mfu));
+    return time;
+}
+
 json_t *sim_report_json(const sim_report_t *report)
 {
     json_t *root = json_object();
@@ -350,6 +368,7 @@ json_t *sim_report_json(const sim_report_t *report)
     set_text(root, "name", report->name);
     json_object_set_new(root, "scenario", scenario_json(report->scenario));
     json_object_set_new(root, "verdict", verdict_json(report));
+    json_object_set_new(root, "time", time_json(&report->time));
     json_object_set_new(root, "ranks", ranks_json(report));
     json_object_set_new(root, "worst", worst_json(report));
     return root;

@@ -33,8 +33,18 @@ static void print_title(const sim_report_t *r, FILE *out)
         fprintf(out, ", EP %" PRIu32, g->ep);
     fprintf(out,
             ", DP %" PRIu32 "\n%" PRIu64 " iterations of %" PRIu64 " micro-batches of %" PRIu64
-            " x %" PRIu64 " tokens\n\n",
+            " x %" PRIu64 " tokens\n",
             g->dp, s->iterations, s->n_microbatches, s->micro_batch_size, s->seq_length);
+}
+
+static void print_time(const sim_report_t *r, FILE *out)
+{
+    const sim_step_time_t *t = &r->time;
+    fprintf(out, "estimated: %.3g s a step, %.0f tokens/s, %.0f TFLOP/s a GPU (%.0f %% of peak)",
+            (double)t->step_ns / 1e9, t->tokens_per_s, t->tflops_per_s, 100 * t->mfu);
+    if (t->n_pipeline_ranks > 1)
+        fprintf(out, ", bubble %.0f %%", 100 * t->bubble_fraction);
+    fprintf(out, "\n\n");
 }
 
 /* ---- the worst rank ---- */
@@ -353,6 +363,7 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
 void sim_report_text(const sim_report_t *report, FILE *out)
 {
     print_title(report, out);
+    print_time(report, out);
     sim_report_table(report, out);
     fputc('\n', out);
     print_worst(report, out);

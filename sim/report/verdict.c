@@ -185,7 +185,11 @@ base_status_t sim_report_init(sim_report_t *report_p, const sim_scenario_t *scen
     if (status == BASE_OK)
         status = sim_simulate_rank(scenario, r.verdict.worst_rank, &options, &r.worst, err);
     if (status == BASE_OK)
+        status = sim_clock_step(scenario, false, &r.time, err);
+    if (status == BASE_OK)
         *report_p = r;
+    else
+        sim_rank_result_fini(&r.worst);
     return status;
 }
 
