@@ -18,8 +18,9 @@ enum {
     NEW_DATA_SETS = 20231026,
     /* Norms of a distributed optimizer have a group of their own; before it was the world. */
     OWN_NORM_GROUP = 20241113,
-    /* The loss is averaged over dp-cp; before over dp. */
+    /* The loss is averaged over dp-cp; before over dp. The same of the router's losses. */
     LOSS_OVER_DP_CP = 20250430,
+    ROUTER_OVER_DP_CP = 20260725,
 };
 
 const char *coll_phase_name(coll_phase_t phase)
@@ -60,17 +61,44 @@ static uint32_t pick_instance(const coll_job_t *job, coll_scope_t scope, topo_gr
     return kept;
 }
 
-/* Ranks whose place in their expert data parallel group lies in the same instance. */
+/* Ranks whose place in their expert data parallel group lies in the same instance: the expert grid
+ * with a part of its data parallel axis. */
+static topo_group_shape_t instance_shape(const coll_job_t *job, uint32_t rank)
+{
+    const topo_grid_t *g = &job->grid;
+    uint32_t sizes[TOPO_N_AXES], strides[TOPO_N_AXES];
+    uint32_t part = (uint32_t)base_u64_max(g->edp / job->n_optimizer_instances, 1);
+    topo_group_shape_t shape = { 0 };
+    topo_coord_t coord = { 0 };
+    topo_grid_sizes(g, true, sizes);
+    topo_grid_strides(g, true, strides);
+    topo_grid_coord(g, rank, &coord, NULL);
+    sizes[TOPO_AXIS_DP] = part;
+    shape.first = coord.edp / part * part * strides[TOPO_AXIS_DP];
+    for (int place = 0; place < TOPO_N_AXES; place++) {
+        for (int axis = 0; axis < TOPO_N_AXES; axis++) {
+            if (g->order[axis] != place || sizes[axis] == 1)
+                continue;
+            shape.sizes[shape.n_dims] = sizes[axis];
+            shape.strides[shape.n_dims++] = strides[axis];
+        }
+    }
+    return shape;
+}
+
 static uint32_t instance_ranks(const coll_job_t *job, uint32_t rank, uint32_t *ranks)
 {
-    topo_coord_t coord;
-    uint32_t part = (uint32_t)base_u64_max(job->grid.edp / job->n_optimizer_instances, 1), n = 0;
-    topo_grid_coord(&job->grid, rank, &coord, NULL);
-    uint32_t mine = coord.edp / part;
-    for (uint32_t r = 0; r < job->grid.world_size; r++) {
-        topo_grid_coord(&job->grid, r, &coord, NULL);
-        if (coord.edp / part == mine)
-            ranks[n++] = r;
+    topo_group_shape_t shape = instance_shape(job, rank);
+    uint32_t n = 1;
+    for (int i = 0; i < shape.n_dims; i++)
+        n *= shape.sizes[i];
+    for (uint32_t index = 0; index < n; index++) {
+        uint32_t rest = index;
+        ranks[index] = shape.first;
+        for (int i = 0; i < shape.n_dims; i++) {
+            ranks[index] += rest % shape.sizes[i] * shape.strides[i];
+            rest /= shape.sizes[i];
+        }
     }
     return n;
 }
@@ -95,9 +123,7 @@ uint32_t coll_comm_ranks(const coll_job_t *job, const coll_comm_t *comm, uint32_
         ranks[1] = rank < comm->peer ? comm->peer : rank;
         return 2;
     case COLL_SCOPE_INSTANCE:
-        if (job->n_optimizer_instances > 1)
-            return instance_ranks(job, rank, ranks);
-        break;
+        return instance_ranks(job, rank, ranks);
     case COLL_SCOPE_WORLD:
         break;
     }
@@ -109,19 +135,31 @@ uint32_t coll_comm_ranks(const coll_job_t *job, const coll_comm_t *comm, uint32_
 static coll_spread_t spread_of(const coll_job_t *job, const coll_comm_t *comm, uint32_t rank)
 {
     topo_group_shape_t shape = { .n_dims = 1, .sizes = { job->grid.world_size }, .strides = { 1 } };
-    bool whole = comm->scope == COLL_SCOPE_WORLD ||
-                 (comm->scope == COLL_SCOPE_INSTANCE && job->n_optimizer_instances == 1);
-    if (whole)
-        return coll_spread_of_shape(&job->machine, &shape, rank);
-    if (comm->scope == COLL_SCOPE_GROUP) {
+    switch (comm->scope) {
+    case COLL_SCOPE_WORLD:
+        break;
+    case COLL_SCOPE_INSTANCE:
+        shape = instance_shape(job, rank);
+        break;
+    case COLL_SCOPE_GROUP:
         topo_group_shape(&job->grid, comm->group, rank, &shape);
-        return coll_spread_of_shape(&job->machine, &shape, rank);
+        break;
+    case COLL_SCOPE_PAIR: {
+        uint32_t ranks[2];
+        coll_comm_ranks(job, comm, rank, ranks);
+        return coll_spread_of_list(&job->machine, ranks, 2, rank);
     }
-    uint32_t *ranks = base_xcalloc(job->grid.world_size, sizeof(*ranks));
-    uint32_t n = coll_comm_ranks(job, comm, rank, ranks);
-    coll_spread_t spread = coll_spread_of_list(&job->machine, ranks, n, rank);
-    free(ranks);
-    return spread;
+    case COLL_SCOPE_INTRA:
+    case COLL_SCOPE_INTER: {
+        uint32_t n = topo_group_size(&job->grid, comm->group, rank);
+        uint32_t *ranks = base_xcalloc(n, sizeof(*ranks));
+        n = coll_comm_ranks(job, comm, rank, ranks);
+        coll_spread_t spread = coll_spread_of_list(&job->machine, ranks, n, rank);
+        free(ranks);
+        return spread;
+    }
+    }
+    return coll_spread_of_shape(&job->machine, &shape, rank);
 }
 
 /* ---- building the list ---- */
@@ -314,19 +352,15 @@ static void add_gradients_of(coll_build_t *b, topo_group_t over)
         use(group(b, over), COLL_OP_ALL_REDUCE, BUCKET, NULL, 1, phase);
         return;
     }
-    coll_comm_t *shards = NULL;
-    if (job->n_optimizer_instances == 1) {
-        shards = group(b, over);
-    } else {
-        char name[COLL_COMM_NAME];
-        snprintf(name, sizeof(name), "%s intra", topo_group_name(over));
-        shards = add(b, COLL_SCOPE_INTRA, over, 0, name);
-        snprintf(name, sizeof(name), "%s inter", topo_group_name(over));
-        coll_comm_t *copies = add(b, COLL_SCOPE_INTER, over, 0, name);
-        use(copies, COLL_OP_ALL_REDUCE, BUCKET, NULL, 1, phase);
-    }
+    char intra[COLL_COMM_NAME], inter[COLL_COMM_NAME];
+    bool one = job->n_optimizer_instances == 1;
+    snprintf(intra, sizeof(intra), "%s intra", topo_group_name(over));
+    snprintf(inter, sizeof(inter), "%s inter", topo_group_name(over));
+    coll_comm_t *shards = one ? group(b, over) : add(b, COLL_SCOPE_INTRA, over, 0, intra);
     use(shards, COLL_OP_REDUCE_SCATTER, BUCKET, NULL, 1, phase);
     use(shards, COLL_OP_ALL_GATHER, BUCKET, NULL, 1, COLL_AT_OPTIMIZER_STEP);
+    if (!one)
+        use(add(b, COLL_SCOPE_INTER, over, 0, inter), COLL_OP_ALL_REDUCE, BUCKET, NULL, 1, phase);
 }
 
 static void add_data_parallel(coll_build_t *b)
@@ -388,7 +422,8 @@ static void add_experts(coll_build_t *b)
     /* What is logged of it is averaged over every one of these, of one rank too. */
     use(group(b, TOPO_GROUP_PP), COLL_OP_ALL_REDUCE, SCALAR, NULL, 1, COLL_AT_LOGGING);
     use(group(b, TOPO_GROUP_TP_CP), COLL_OP_ALL_REDUCE, SCALAR, NULL, 1, COLL_AT_LOGGING);
-    use(group(b, TOPO_GROUP_DP), COLL_OP_ALL_REDUCE, SCALAR, NULL, 1, COLL_AT_LOGGING);
+    topo_group_t over = is_since(job, ROUTER_OVER_DP_CP) ? TOPO_GROUP_DP_CP : TOPO_GROUP_DP;
+    use(group(b, over), COLL_OP_ALL_REDUCE, SCALAR, NULL, 1, COLL_AT_LOGGING);
 }
 
 /* Every group that parallel_state.py creates is there from the start. */

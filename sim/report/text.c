@@ -88,13 +88,13 @@ static void print_outside_line(const sim_outside_line_t *line, FILE *out)
         snprintf(name, sizeof(name), "%s, %" PRIu32 " rank%s on %" PRIu32 " node%s", line->name,
                  line->spread.n_ranks, line->spread.n_ranks > 1 ? "s" : "", line->spread.n_nodes,
                  line->spread.n_nodes > 1 ? "s" : "");
-    fprintf(out, "  %-42s %10s  %10s to %10s  ", name, base_bytes_format(line->bytes, bytes),
+    fprintf(out, "  %-41s %10s  %10s to %10s  ", name, base_bytes_format(line->bytes, bytes),
             base_bytes_format(line->low, low), base_bytes_format(line->high, high));
     if (line->at.iteration > 0)
-        fprintf(out, "it %" PRIu32 ", ", line->at.iteration);
+        fprintf(out, "i%" PRIu32 " ", line->at.iteration);
     fprintf(out, "%s\n", coll_phase_name(line->at.phase));
     for (uint32_t i = 0; i < line->n_steps; i++)
-        fprintf(out, "    %-40s %10s  %s%s\n", line->steps[i].what,
+        fprintf(out, "    %-39s %10s  %s%s\n", line->steps[i].what,
                 base_bytes_format(line->steps[i].bytes, bytes),
                 line->steps[i].at.iteration > 0 ? "" : "before the first iteration, ",
                 coll_phase_name(line->steps[i].at.phase));
@@ -106,7 +106,7 @@ static void print_outside(const sim_outside_t *o, FILE *out)
 {
     if (o->n_lines == 0)
         return;
-    fprintf(out, "  %-42s %10s  %-24s  %s\n", "outside PyTorch", "bytes", "      least to most",
+    fprintf(out, "  %-41s %10s  %-24s  %s\n", "outside PyTorch", "bytes", "      least to most",
             "appears at");
     for (uint32_t i = 0; i < o->n_lines; i++)
         print_outside_line(&o->lines[i], out);
