@@ -117,6 +117,7 @@ static void make_model(maker_t *m)
     ONE_OF(m, "position_embedding_type", "learned_absolute", "rope", "none");
     maybe(m, 30, "add_bias_linear", "false");
     maybe(m, 20, "qk_layernorm", "true");
+    maybe(m, 10, "attention_output_gate", "true");
     maybe(m, 50, "untie_embeddings_and_output_weights", "true");
     if (chance(m, 50)) {
         set(m, "attention_dropout", "0");

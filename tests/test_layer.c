@@ -273,6 +273,19 @@ static void weights_without_a_cache(void)
            fp8(&whole, 0, false) + 2 * weights);
 }
 
+/* The gate, and the context before it beside the one after it. */
+static void output_gate(void)
+{
+    const char *const keys[] = { "", "apply_rope_fusion=false", "recompute_granularity=selective" };
+    for (int i = 0; i < 3; i++) {
+        char plain[128], gated[192];
+        snprintf(plain, sizeof(plain), "world_size=3 %s", keys[i]);
+        snprintf(gated, sizeof(gated), "%s attention_output_gate=true", plain);
+        uint64_t wider = i == 2 ? 2 * S * HEADS * D : 0; /* mixed_qkv, which v keeps alive */
+        expect(gated, saved(plain) + 2 * 2 * S * HEADS * D + wider);
+    }
+}
+
 static void context_parallel(void)
 {
     const part_t half = { S / 2, S / 2, HEADS, GROUPS, FFN };
@@ -297,6 +310,7 @@ static CU_TestInfo tests[] = {
     { "FP8 recipes", fp8_recipes },
     { "layers that stay in bf16", layers_that_stay_in_bf16 },
     { "weights without a cache", weights_without_a_cache },
+    { "output gate", output_gate },
     { "context parallel", context_parallel },
     CU_TEST_INFO_NULL,
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Model build, DDP wrap, optimizer build and optimizer step. Megatron-LM training/training.py
- * (get_model), distributed/param_and_grad_buffer.py, optimizer/{optimizer,distrib_optimizer}.py;
- * TransformerEngine pytorch/optimizers/fused_adam.py. */
+ * Model build and DDP wrap; whose optimizer owns what. Megatron-LM training/training.py
+ * (get_model), distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py. */
 #include "config.h"
 
 #include "sim/engine/player.h"

@@ -79,8 +79,8 @@ void sim_player_fini(sim_player_t *p)
 static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *err)
 {
     const sim_scenario_t *s = p->scenario;
-    /* An unlimited device still has addresses for 8 TiB: far more than any GPU. */
-    uint64_t total_bytes = unlimited ? UINT64_C(1) << 43 : s->memory_bytes;
+    /* What a device can have at most is far more than any GPU has. */
+    uint64_t total_bytes = unlimited ? SIM_DEVICE_MAX_BYTES : s->memory_bytes;
     sim_device_config_t config = {
         .total_bytes = total_bytes,
         .usable_bytes = unlimited ? total_bytes : sim_outside_usable(s, p->place.outside_bytes),

@@ -15,11 +15,6 @@ static uint64_t scores_bytes(const sim_dims_t *d)
     return d->b * d->heads_tp * d->s * d->s / d->cp * d->e;
 }
 
-static uint64_t lse_bytes(const sim_dims_t *d)
-{
-    return d->tokens * d->heads_tp * 4;
-}
-
 static bool is_unfused(const sim_dims_t *d)
 {
     return d->core == SIM_CORE_UNFUSED || d->core == SIM_CORE_LOCAL;
@@ -177,7 +172,7 @@ static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
 {
     const sim_dims_t *d = m->d;
     save->out = sim_new(m->b, "context", d->q_bytes);
-    save->lse = sim_new(m->b, "softmax_lse", lse_bytes(d));
+    save->lse = sim_new(m->b, "softmax_lse", d->lse_bytes);
     /* FlashAttention's output has the batch first; with more than one sample it is copied. */
     if (d->core == SIM_CORE_FLASH && d->b > 1)
         return sim_new(m->b, "context_sbhd", d->q_bytes);
@@ -219,11 +214,18 @@ static void forget_prologue(sim_model_t *m, sim_attention_save_t *save)
     forget(m, refs, sizeof(refs) / sizeof(refs[0]));
 }
 
+static void forget_gate(sim_model_t *m, sim_attention_save_t *save)
+{
+    sim_ref_t *refs[] = { &save->gate, &save->ungated };
+    forget(m, refs, sizeof(refs) / sizeof(refs[0]));
+}
+
 void sim_attention_forget(sim_model_t *m, sim_attention_save_t *save)
 {
     forget_core(m, save);
     forget_inputs(m, save);
     forget_prologue(m, save);
+    forget_gate(m, save);
 }
 
 static sim_ref_t hold(sim_ref_t *saved_p, bool is_saved, sim_model_t *m)
@@ -241,14 +243,21 @@ sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_
     *save = (sim_attention_save_t){ mixed_qkv,    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
                                     SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
                                     SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
+                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
+                                    SIM_REF_NONE };
     if (m->s->qk_layernorm)
         qk_norm_forward(m, save);
     else if (m->d->heads != m->d->groups)
         save->q = sim_new(m->b, "q_copy", m->d->q_bytes); /* reshape of grouped heads copies */
+    if (m->s->attention_output_gate)
+        save->gate = sim_new(m->b, "gate", m->d->q_bytes);
     if (m->d->rotary_dim > 0)
         rope_forward(m, save);
     sim_ref_t context = core_forward(m, save);
+    if (m->s->attention_output_gate) {
+        save->ungated = context;
+        context = sim_new(m->b, "context_gated", m->d->q_bytes);
+    }
 
     /* What the core saves: its own copies where it made them, else what it was given. A recomputed
      * core keeps what it was given, and so all of mixed_qkv, of which v is a view. */
@@ -298,7 +307,7 @@ static qkv_t kernel_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref
     qkv_t grads = { sim_new(m->b, "d_q", d->q_bytes), sim_new(m->b, "d_k", d->kv_bytes),
                     sim_new(m->b, "d_v", d->kv_bytes) };
     sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
-    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", lse_bytes(d));
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", d->lse_bytes);
     sim_ref_t expanded =
         d->heads_tp != d->groups_tp ? sim_new(m->b, "dkv_expanded", 2 * d->q_bytes) : SIM_REF_NONE;
     sim_drop(m->b, expanded);
@@ -310,9 +319,25 @@ static qkv_t kernel_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref
     return grads;
 }
 
+/* context * sigmoid(gate) is one compiled function, which saves both (transformer/attention.py,
+ * _apply_output_gate()). Takes the product's gradient; returns the context's and *d_gate_p. */
+static sim_ref_t gate_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_gated,
+                               sim_ref_t *d_gate_p)
+{
+    *d_gate_p = SIM_REF_NONE;
+    if (save->gate == SIM_REF_NONE)
+        return d_gated;
+    sim_ref_t d_context = sim_new(m->b, "d_context_ungated", m->d->q_bytes);
+    *d_gate_p = sim_new(m->b, "d_gate", m->d->q_bytes);
+    forget_gate(m, save);
+    sim_drop(m->b, d_gated);
+    return d_context;
+}
+
 /* Gradients of rotary embedding and norm replace those of the kernel one by one; joining them into
- * the gradient of mixed_qkv needs all three. */
-static sim_ref_t prologue_backward(sim_model_t *m, sim_attention_save_t *save, qkv_t g)
+ * the gradient of mixed_qkv needs all of them. */
+static sim_ref_t prologue_backward(sim_model_t *m, sim_attention_save_t *save, qkv_t g,
+                                   sim_ref_t d_gate)
 {
     const sim_dims_t *d = m->d;
     if (d->rotary_dim > 0) {
@@ -328,11 +353,14 @@ static sim_ref_t prologue_backward(sim_model_t *m, sim_attention_save_t *save, q
     sim_drop(m->b, g.q);
     sim_drop(m->b, g.k);
     sim_drop(m->b, g.v);
+    sim_drop(m->b, d_gate);
     return d_qkv;
 }
 
 sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out)
 {
+    sim_ref_t d_gate;
+    d_out = gate_backward(m, save, d_out, &d_gate);
     if (recomputes_core(m))
         sim_drop(m->b, core_forward(m, save));
     qkv_t grads;
@@ -344,5 +372,5 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
         grads = kernel_backward(m, save, d_out);
     forget_core(m, save);
     forget_inputs(m, save);
-    return prologue_backward(m, save, grads);
+    return prologue_backward(m, save, grads, d_gate);
 }

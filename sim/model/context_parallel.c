@@ -6,11 +6,6 @@
 /* Results that are put in order on the communication stream come from that stream's pool. */
 enum { CP_STREAM = 2 };
 
-static uint64_t lse_bytes(const sim_dims_t *d)
-{
-    return d->tokens * d->heads_tp * 4;
-}
-
 static sim_ref_t new_on_cp_stream(sim_model_t *m, const char *name, uint64_t bytes)
 {
     m->b->stream = CP_STREAM;
@@ -21,7 +16,7 @@ static sim_ref_t new_on_cp_stream(sim_model_t *m, const char *name, uint64_t byt
 
 static sim_ref_t new_lse(sim_model_t *m)
 {
-    return sim_new(m->b, "softmax_lse", lse_bytes(m->d));
+    return sim_new(m->b, "softmax_lse", m->d->lse_bytes);
 }
 
 /* flash_attn_a2a_communicate(): each tensor is copied with the peer's dimension first, exchanged,
@@ -59,7 +54,7 @@ static void a2a_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d
     sim_ref_t d_k = sim_new(m->b, "d_k", d->kv_bytes);
     sim_ref_t d_v = sim_new(m->b, "d_v", d->kv_bytes);
     sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
-    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", lse_bytes(d));
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", d->lse_bytes);
     sim_drop(m->b, row_sums);
     sim_drop(m->b, accumulator);
     *q_p = exchange(m, d_q, "d_q_local", d->q_bytes);
@@ -90,7 +85,7 @@ static sim_ref_t p2p_forward(sim_model_t *m, sim_attention_save_t *save)
         if (i + 1 < n)
             kv[i + 1] = sim_new(m->b, "kv_received", 2 * d->kv_bytes);
         out[i] = sim_new(m->b, "context_part", i == 0 ? d->q_bytes : d->q_bytes / 2);
-        lse[i] = sim_new(m->b, "lse_part", lse_bytes(d));
+        lse[i] = sim_new(m->b, "lse_part", d->lse_bytes);
     }
     sim_ref_t corrected = sim_new(m->b, "context_fp32", d->q_bytes / d->e * 4);
     save->lse = new_lse(m);

@@ -65,7 +65,8 @@ static bool fill_bytes(sim_dims_t *d, const char **product_p)
     d->full_hidden_bytes = d->tokens * d->h * d->e;
     d->q_bytes = d->tokens * d->heads_tp * d->head_dim * d->e;
     d->kv_bytes = d->tokens * d->groups_tp * d->head_dim * d->e;
-    d->qkv_bytes = d->tokens * ((d->heads + 2 * d->groups) * d->head_dim / d->tp) * d->e;
+    d->lse_bytes = d->tokens * d->heads_tp * 4;
+    d->qkv_bytes = d->tokens * d->qkv_rows * d->e;
     d->fc1_bytes = d->tokens * (d->gate * d->ffn / d->tp) * d->e;
     d->act_bytes = d->tokens * (d->ffn / d->tp) * d->e;
     d->norm_stat_bytes = d->local_tokens * 4 * d->norm_params;
@@ -192,6 +193,9 @@ base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_er
                        ? (uint64_t)((double)d.head_dim * s->rotary_percent)
                        : 0;
     d.core = choose_core(s, d.sm);
+    d.qkv_rows = (d.heads + 2 * d.groups) * d.head_dim / d.tp;
+    if (s->attention_output_gate)
+        d.qkv_rows += d.heads_tp * d.head_dim;
     const char *product;
     if (!fill_bytes(&d, &product))
         return base_err_set(err, BASE_ERR_OVERFLOW, "%s does not fit 64 bits", product);

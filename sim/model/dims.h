@@ -67,6 +67,8 @@ typedef struct {
     uint64_t hidden_bytes;         /* [local_tokens, h] */
     uint64_t full_hidden_bytes;    /* [tokens, h] */
     uint64_t q_bytes, kv_bytes;    /* [tokens, heads_tp, d] and [tokens, groups_tp, d] */
+    uint64_t lse_bytes;            /* log-sum-exp of attention: fp32 [tokens, heads_tp] */
+    uint64_t qkv_rows;             /* output features of the qkv projection, on this rank */
     uint64_t qkv_bytes;            /* output of the qkv projection */
     uint64_t fc1_bytes, act_bytes; /* [tokens, gate * ffn / tp], [tokens, ffn / tp] */
     uint64_t norm_stat_bytes;      /* rsigma (and mu) of one norm over local_tokens rows */

@@ -130,8 +130,7 @@ static sim_ref_t attention_backward(sim_model_t *m, sim_layer_save_t *save, sim_
     m->b->module = SIM_MOD_ATTENTION;
     g = sim_attention_backward(m, &save->attention, g);
     m->b->module = SIM_MOD_QKV;
-    return sim_norm_linear_backward(m, &save->qkv, g,
-                                    (d->heads + 2 * d->groups) * d->head_dim / d->tp);
+    return sim_norm_linear_backward(m, &save->qkv, g, d->qkv_rows);
 }
 
 sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)

@@ -16,7 +16,7 @@ typedef struct {
     sim_builder_t *b;
     const sim_scenario_t *s;
     const sim_dims_t *d;
-    uint32_t tp_rank;
+    uint32_t tp_rank;       /* of its tensor-parallel group */
     bool input_is_constant; /* the layer's input needs no gradient: a frozen embedding made it */
 } sim_model_t;
 
@@ -79,6 +79,7 @@ typedef struct {
     sim_ref_t core_q, core_k, core_v;         /* contiguous, repeated or batch-first copies */
     sim_ref_t out, lse;                       /* the kernel's own output and log-sum-exp */
     sim_ref_t softmax, dropout_mask, dropped; /* unfused attention */
+    sim_ref_t gate, ungated;                  /* output gate, and the context before it */
 } sim_attention_save_t;
 
 /* References of local variables that live until the attention module returns. */

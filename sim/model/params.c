@@ -94,20 +94,16 @@ static void add_adapter(list_t *l, const sim_scenario_t *s, sim_target_t target,
  * specification has the norms as modules of their own, which changes order but not sizes. */
 static void add_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
-    uint64_t query_rows = d->heads * d->head_dim / d->tp;
-    uint64_t qkv_rows = (d->heads + 2 * d->groups) * d->head_dim / d->tp;
-    if (s->attention_output_gate)
-        qkv_rows += query_rows;
-
+    uint64_t query_rows = d->heads_tp * d->head_dim;
     l->module = SIM_MOD_PROJ;
     add_weight(l, s, "linear_proj.weight", d->h * query_rows);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
     add_adapter(l, s, SIM_TARGET_PROJ, d->heads * d->head_dim, d->h, d->tp);
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "linear_qkv.layer_norm_weight", "linear_qkv.layer_norm_bias", d->h);
-    add_weight(l, s, "linear_qkv.weight", qkv_rows * d->h);
-    add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? qkv_rows : 0);
-    add_adapter(l, s, SIM_TARGET_QKV, d->h, qkv_rows * d->tp, d->tp);
+    add_weight(l, s, "linear_qkv.weight", d->qkv_rows * d->h);
+    add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? d->qkv_rows : 0);
+    add_adapter(l, s, SIM_TARGET_QKV, d->h, d->qkv_rows * d->tp, d->tp);
     if (s->qk_layernorm) {
         l->module = SIM_MOD_ATTENTION;
         add_norm(l, d, "q_layernorm.weight", "q_layernorm.bias", d->head_dim);
