@@ -4,6 +4,7 @@
 #include "sim/study/outcome.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/clock.h"
 #include "sim/engine/outside.h"
 
 #include <stdlib.h>
@@ -80,6 +81,20 @@ static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t ma
     set_status(o, job, margin_bytes);
 }
 
+static base_status_t add_time(const sim_scenario_t *scenario, sim_outcome_t *o, base_err_t *err)
+{
+    sim_step_time_t time;
+    base_status_t status = sim_clock_step(scenario, false, &time, err);
+    if (status != BASE_OK)
+        return status;
+    o->step_ns = time.step_ns;
+    o->tokens_per_s = time.tokens_per_s;
+    o->bubble_fraction = time.bubble_fraction;
+    o->mfu = time.mfu;
+    sim_step_time_fini(&time);
+    return BASE_OK;
+}
+
 /* By rank: all but the lowest of each stage. The caller frees. */
 static bool *skip_all_but_stages(const sim_scenario_t *s)
 {
@@ -100,6 +115,8 @@ base_status_t sim_outcome_of(const sim_scenario_t *scenario, sim_ranks_t ranks,
     if (status == BASE_OK) {
         sim_outcome_t outcome = { 0 };
         status = sim_report_judge(scenario, &job, is_skipped, &outcome.verdict, err);
+        if (status == BASE_OK)
+            status = add_time(scenario, &outcome, err);
         if (status == BASE_OK) {
             summarize(scenario, &job, margin_bytes, &outcome);
             *outcome_p = outcome;

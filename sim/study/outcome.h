@@ -42,6 +42,10 @@ typedef struct {
     uint64_t device_bytes;
     int64_t headroom_bytes; /* negative: what is missing */
     uint32_t n_classes;     /* different ranks */
+
+    /* Estimates, of the virtual clock. */
+    uint64_t step_ns;
+    double tokens_per_s, bubble_fraction, mfu;
 } sim_outcome_t;
 
 /* Which ranks are played. */

@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,10 @@ static void add_columns(sim_sweep_columns_t *columns, const sim_layouts_t *layou
         "device_used_bytes",
         "device_bytes",
         "headroom_bytes",
+        "estimated_step_ms",
+        "estimated_tokens_per_s",
+        "estimated_bubble_percent",
+        "estimated_mfu_percent",
         "error",
     };
     for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
@@ -101,6 +106,12 @@ static void set_place(sim_sweep_row_t *row, int column, const topo_coord_t *c,
     if (grid->ep > 1)
         snprintf(text + n, sizeof(text) - (size_t)n, " ep %" PRIu32, c->ep);
     sim_sweep_row_set(row, column, "%s", text);
+}
+
+/* To a tenth, and so that CSV and JSON have the same text. */
+static void set_estimate(const runner_t *r, sim_sweep_row_t *row, const char *column, double value)
+{
+    sim_sweep_row_set(row, sim_sweep_column(&r->columns, column), "%.12g", round(10 * value) / 10);
 }
 
 static void set_outcome(const runner_t *r, sim_sweep_row_t *row, const sim_outcome_t *o)
@@ -127,6 +138,10 @@ static void set_outcome(const runner_t *r, sim_sweep_row_t *row, const sim_outco
     };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         sim_sweep_row_set(row, sim_sweep_column(c, sizes[i].name), "%" PRId64, sizes[i].value);
+    set_estimate(r, row, "estimated_step_ms", (double)o->step_ns / 1e6);
+    set_estimate(r, row, "estimated_tokens_per_s", round(o->tokens_per_s));
+    set_estimate(r, row, "estimated_bubble_percent", 100 * o->bubble_fraction);
+    set_estimate(r, row, "estimated_mfu_percent", 100 * o->mfu);
 }
 
 static void set_error(const runner_t *r, sim_sweep_row_t *row, const char *text)

@@ -220,7 +220,7 @@ static json_t *json_field(const sim_sweep_column_t *column, const char *text)
     if (*end == '\0' && errno == 0)
         return json_integer(number);
     double real = strtod(text, &end);
-    return *end == '\0' ? json_real(real) : json_string(text);
+    return *end == '\0' && end != text ? json_real(real) : json_string(text);
 }
 
 static char *json_line(const sim_sweep_columns_t *columns, const sim_sweep_row_t *row)

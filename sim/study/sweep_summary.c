@@ -29,7 +29,7 @@ void sim_sweep_print_illegal(const sim_layouts_t *l, bool examples, FILE *out)
 typedef struct {
     const sim_sweep_row_t *row;
     int status; /* sim_status_t */
-    int64_t headroom_bytes, layout;
+    int64_t headroom_bytes, layout, tokens_per_s;
 } ranked_t;
 
 static int status_of(const char *text)
@@ -46,6 +46,9 @@ static int by_merit(const void *a, const void *b)
     const ranked_t *x = a, *y = b;
     if (x->status != y->status)
         return x->status < y->status ? -1 : 1;
+    /* Of two that do not fit, the one that misses by less is nearer to a solution. */
+    if (x->status < SIM_STATUS_OUT_OF_MEMORY && x->tokens_per_s != y->tokens_per_s)
+        return x->tokens_per_s > y->tokens_per_s ? -1 : 1;
     if (x->headroom_bytes != y->headroom_bytes)
         return x->headroom_bytes > y->headroom_bytes ? -1 : 1;
     return x->layout < y->layout ? -1 : x->layout > y->layout;
@@ -57,12 +60,14 @@ static ranked_t *rank_rows(const sim_sweep_rows_t *rows)
     const sim_sweep_columns_t *c = &rows->columns;
     int status = sim_sweep_column(c, "status"), headroom = sim_sweep_column(c, "headroom_bytes");
     int layout = sim_sweep_column(c, "layout");
+    int tokens = sim_sweep_column(c, "estimated_tokens_per_s");
     ranked_t *ranked = base_xcalloc(rows->n, sizeof(*ranked));
     for (size_t i = 0; i < rows->n; i++) {
         const sim_sweep_row_t *row = &rows->rows[i];
         ranked[i] = (ranked_t){ .row = row, .status = status_of(sim_sweep_row_text(row, status)) };
         sim_sweep_row_number(row, headroom, &ranked[i].headroom_bytes);
         sim_sweep_row_number(row, layout, &ranked[i].layout);
+        sim_sweep_row_number(row, tokens, &ranked[i].tokens_per_s);
     }
     if (rows->n > 0)
         qsort(ranked, rows->n, sizeof(*ranked), by_merit);
@@ -134,21 +139,21 @@ static void print_table(const sim_sweep_rows_t *rows, const ranked_t *ranked, si
     fprintf(out, "%7s", "layout");
     for (int k = first; k < end; k++)
         fprintf(out, " %*s", width_of(rows, ranked, n, k), short_name(c->items[k].name));
-    fprintf(out, " %11s %11s %11s  %-13s %s\n", "allocated", "reserved", "headroom", "",
-            "worst rank");
+    fprintf(out, " %11s %11s %5s %9s %5s\n", "reserved", "headroom", "rank", "tokens/s*", "MFU*");
     for (size_t i = 0; i < n; i++) {
         const sim_sweep_row_t *row = ranked[i].row;
+        const char *error = sim_sweep_row_text(row, sim_sweep_column(c, "error"));
         fprintf(out, "%7s", sim_sweep_row_text(row, sim_sweep_column(c, "layout")));
         for (int k = first; k < end; k++)
             fprintf(out, " %*.24s", width_of(rows, ranked, n, k), sim_sweep_row_text(row, k));
-        print_size(row, sim_sweep_column(c, "allocated_bytes"), out);
         print_size(row, sim_sweep_column(c, "reserved_bytes"), out);
         print_size(row, sim_sweep_column(c, "headroom_bytes"), out);
-        fprintf(out, "  %-13s", sim_sweep_row_text(row, sim_sweep_column(c, "status")));
-        const char *error = sim_sweep_row_text(row, sim_sweep_column(c, "error"));
-        fprintf(out, " %s\n",
-                *error != '\0' ? error
-                               : sim_sweep_row_text(row, sim_sweep_column(c, "worst_rank")));
+        fprintf(out, " %5s %9s %5.4s  %s%s%s\n",
+                sim_sweep_row_text(row, sim_sweep_column(c, "worst_rank")),
+                sim_sweep_row_text(row, sim_sweep_column(c, "estimated_tokens_per_s")),
+                sim_sweep_row_text(row, sim_sweep_column(c, "estimated_mfu_percent")),
+                sim_sweep_row_text(row, sim_sweep_column(c, "status")), *error != '\0' ? ": " : "",
+                error);
     }
 }
 
@@ -170,6 +175,8 @@ void sim_sweep_print_best(const sim_sweep_rows_t *rows, size_t n_best, FILE *out
     }
     if (n_shown < rows->n)
         fprintf(out, "and %zu more\n", rows->n - n_shown);
+    if (n_shown > 0)
+        fprintf(out, "* estimates of the virtual clock; rank: the one with least headroom\n");
     free(ranked);
 }
 

@@ -12,8 +12,8 @@
  * message for each rule too. */
 void sim_sweep_print_illegal(const sim_layouts_t *layouts, bool examples, FILE *out);
 
-/* How many rows fit, are at risk, ..., and the n_best best: those that fit with most headroom
- * first. */
+/* How many rows fit, are at risk, ..., and the n_best best: those that fit by estimated
+ * throughput, then headroom. */
 void sim_sweep_print_best(const sim_sweep_rows_t *rows, size_t n_best, FILE *out);
 
 typedef struct {
