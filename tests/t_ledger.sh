@@ -106,6 +106,19 @@ expect "SHARP is refused" 2 'nccl_collnet_enable' "$MBSIM" dense.ini --set nccl.
 check "a variable that moves nothing is taken" test \
   "$("$MBSIM" dense.ini --set nccl.NCCL_DEBUG=INFO --csv - | outside)" -eq "$whole"
 
+# ---- beside what nvidia-smi showed ----
+if command -v jq > /dev/null; then
+  "$MBSIM" validate "$TOP_SRCDIR/tests/data/device-used.jsonl" --json used.json > /dev/null
+  check "device memory outside PyTorch is within 15 % or 150 MiB of what was measured" jq -e '
+    [.records[] | (.measured | .device_used_bytes - .max_reserved_bytes) as $was |
+      (.simulated | .device_used_bytes - .max_reserved_bytes) as $is |
+      ($is - $was | fabs) <= ([0.15 * $was, 157286400] | max)] | length == 8 and all' used.json
+  check "its errors are in the summary" jq -e '.summary.outside.n == 8 and
+    .summary.outside.max_percent < 15' used.json
+else
+  skip "device memory outside PyTorch is within 15 % or 150 MiB of what was measured" "no jq"
+fi
+
 # ---- processes ----
 for n in 2 5; do
   mpi "$n" "$MBSIM" -v dense.ini > many.txt 2> /dev/null
