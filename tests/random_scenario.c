@@ -124,6 +124,8 @@ static void make_model(maker_t *m)
         set(m, "hidden_dropout", "0");
     }
     maybe(m, 30, "create_attention_mask_in_dataloader", "true");
+    if (m->vpp == 1 && m->s->position_embedding_type == SIM_POS_ROPE)
+        maybe(m, 15, "mtp_num_layers", "1");
     maybe(m, 30, "apply_rope_fusion", "false");
     maybe(m, 30, "bias_dropout_fusion", "false");
     maybe(m, 30, "gradient_accumulation_fusion", "false");
@@ -160,13 +162,29 @@ static void make_recompute(maker_t *m)
         return;
     if (chance(m, 50)) {
         set(m, "recompute_granularity", "selective");
-        ONE_OF(m, "recompute_modules", "core_attn", "mlp", "core_attn mlp");
+        if (m->s->num_experts > 0)
+            ONE_OF(m, "recompute_modules", "moe", "moe_act", "shared_experts", "layernorm");
+        else if (m->s->multi_latent_attention)
+            ONE_OF(m, "recompute_modules", "mla_up_proj", "mla_up_proj core_attn", "layernorm");
+        else
+            ONE_OF(m, "recompute_modules", "core_attn", "mlp", "core_attn mlp");
         return;
     }
     set(m, "recompute_granularity", "full");
     ONE_OF(m, "recompute_method", "uniform", "block");
     set_count(m, "recompute_num_layers", PICK(m, 1, 2, 3));
     maybe(m, 20, "distribute_saved_activations", "true");
+}
+
+static void make_precise_optimizer(maker_t *m)
+{
+    if (m->s->optimizer != SIM_OPTIMIZER_ADAM ||
+        !maybe(m, 30, "use_precision_aware_optimizer", "true"))
+        return;
+    ONE_OF(m, "exp_avg_dtype", "fp32", "bf16", "fp8");
+    ONE_OF(m, "exp_avg_sq_dtype", "fp32", "bf16", "fp8");
+    ONE_OF(m, "main_params_dtype", "fp32", "fp16");
+    maybe(m, 50, "store_param_remainders", "false");
 }
 
 static void make_optimizer(maker_t *m)
@@ -176,6 +194,10 @@ static void make_optimizer(maker_t *m)
         maybe(m, 20, "ddp_pad_buckets_for_high_nccl_busbw", "true");
     if (maybe(m, 40, "overlap_grad_reduce", "true"))
         set_count(m, "ddp_bucket_size", PICK(m, 1, 1000, 100000));
+    if (m->s->use_distributed_optimizer && !m->s->fp16)
+        make_precise_optimizer(m);
+    maybe(m, 20, "log_num_zeros_in_grad", "true");
+    maybe(m, 20, "log_params_norm", "true");
     if (m->pp > 1 && maybe(m, 15, "defer_embedding_wgrad_compute", "true") && chance(m, 50))
         set_count(m, "wgrad_deferral_limit", PICK(m, 1, 2, 100));
 }
@@ -245,10 +267,10 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_width(&m);
     make_model(&m);
     make_precision(&m);
-    make_recompute(&m);
-    make_optimizer(&m);
     make_experts(&m);
     make_latent_attention(&m);
+    make_recompute(&m);
+    make_optimizer(&m);
     make_adapters(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     maybe(&m, 30, "conf", "expandable_segments:True");
