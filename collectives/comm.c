@@ -322,12 +322,19 @@ static void add_pipeline(coll_build_t *b)
     use(group(b, TOPO_GROUP_PP), COLL_OP_SEND_RECV, 0, &peers, 1, COLL_AT_FORWARD);
 }
 
-/* Transformer Engine's ring attention, attn_forward_func_with_cp(): a batch for two ranks, lone
- * sends for more. */
+/* Transformer Engine's attn_forward_func_with_cp(); the ring's messages are a batch for two ranks
+ * and lone for more. */
 static void add_context_parallel(coll_build_t *b)
 {
     const topo_grid_t *g = &b->job->grid;
     if (g->cp == 1)
+        return;
+    if (b->job->cp == COLL_CP_ALL_GATHER)
+        use(group(b, TOPO_GROUP_CP), COLL_OP_ALL_GATHER, b->job->activation_bytes, NULL, 1,
+            COLL_AT_FORWARD);
+    if (b->job->cp == COLL_CP_ALL_TO_ALL)
+        use(group(b, TOPO_GROUP_CP), COLL_OP_ALL_TO_ALL, 0, NULL, 1, COLL_AT_FORWARD);
+    if (b->job->cp != COLL_CP_RING)
         return;
     const topo_coord_t *c = &b->coord;
     uint32_t next = topo_grid_rank(g, c->tp, (c->cp + 1) % g->cp, c->dp, c->pp);

@@ -22,6 +22,12 @@ typedef enum {
     COLL_MOE_FLEX, /* DeepEP, HybridEP: the exchange itself is not NCCL's */
 } coll_moe_t;
 
+typedef enum {
+    COLL_CP_RING, /* keys and values go round */
+    COLL_CP_ALL_GATHER,
+    COLL_CP_ALL_TO_ALL,
+} coll_cp_t;
+
 /* What decides about communicators. */
 typedef struct {
     topo_grid_t grid;
@@ -31,7 +37,9 @@ typedef struct {
     uint32_t software_date; /* YYYYMMDD of Megatron-LM; 0 = the newest */
     bool distributed_optimizer;
     uint32_t n_optimizer_instances; /* num_distributed_optimizer_instances, >= 1 */
-    bool overlap_grad_reduce, sequence_parallel, tied_embeddings;
+    bool overlap_grad_reduce, sequence_parallel;
+    bool tied_embeddings; /* the first and the last stage hold the same word embeddings */
+    coll_cp_t cp;
     bool interleaved;          /* virtual pipeline: the last stage sends to the first */
     bool unbatched_p2p;        /* overlap_p2p_communication */
     uint64_t activation_bytes; /* a tensor-parallel all-reduce of activations */

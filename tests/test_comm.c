@@ -142,6 +142,11 @@ static void lone_messages_have_pairs(void)
     CU_ASSERT_STRING_EQUAL(names(&job, 0), "world,tp,cp pair next,cp pair prev,dp-cp,dist-opt");
     job = job_of(8, 1, 2, 1, 1);
     CU_ASSERT_STRING_EQUAL(names(&job, 0), "world,tp,cp,dp-cp,dist-opt");
+    job = job_of(8, 1, 4, 1, 1);
+    job.cp = COLL_CP_ALL_TO_ALL;
+    CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);
+    job.cp = COLL_CP_ALL_GATHER;
+    CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_GATHER);
 }
 
 static void uses_come_in_order_of_time(void)

@@ -95,6 +95,11 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         [SIM_DISPATCHER_ALLTOALL] = COLL_MOE_ALLTOALL,
         [SIM_DISPATCHER_FLEX] = COLL_MOE_FLEX,
     };
+    static const coll_cp_t cp_types[] = {
+        [SIM_CP_P2P] = COLL_CP_RING,
+        [SIM_CP_ALL_GATHER] = COLL_CP_ALL_GATHER,
+        [SIM_CP_A2A] = COLL_CP_ALL_TO_ALL,
+    };
     uint64_t element = sim_dtype_bytes(sim_scenario_params_dtype(s));
     uint64_t tp = s->tensor_model_parallel_size;
     *job_p = (coll_job_t){
@@ -108,7 +113,8 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         .n_optimizer_instances = (uint32_t)s->num_distributed_optimizer_instances,
         .overlap_grad_reduce = s->overlap_grad_reduce,
         .sequence_parallel = s->sequence_parallel,
-        .tied_embeddings = !s->untie_embeddings_and_output_weights,
+        .tied_embeddings = !s->untie_embeddings_and_output_weights || s->mtp_num_layers > 0,
+        .cp = cp_types[s->cp_comm_type],
         .interleaved = s->stages.vpp > 1,
         .unbatched_p2p = s->overlap_p2p_communication,
         .activation_bytes = tokens_of(s) * s->hidden_size * element,
