@@ -254,6 +254,26 @@ static void latent_attention_saves_compressed_and_full_heads(void)
                     t * (Q_RANK + KV_RANK) * BF16 - 2 * t * FP32);
 }
 
+/* The inputs of the core are saved as they are gathered, or as the ring or the exchange copies
+ * them; the exchange also has the context in both orders. What is copied outlives a recomputation.
+ */
+static void latent_attention_under_context_parallelism(void)
+{
+#define CP       MLA, "num_experts=0", "q_lora_rank=192", "context_parallel_size=2"
+#define UP_AGAIN "recompute_granularity=selective", "recompute_modules=mla_up_proj"
+    const uint64_t t = SEQ / 2, mlp = 2 * t * H * BF16 + t * FP32 + 3 * t * 1024 * BF16;
+    const uint64_t qk = t * HEADS * (NOPE + ROPE) * BF16, v = t * HEADS * V * BF16;
+    const uint64_t all = mla_by_hand(t, Q_RANK) + mlp;
+    const uint64_t again = all - t * (Q_RANK + KV_RANK) * BF16 - 2 * t * FP32;
+    check_saved((const char *[]){ CP, "cp_comm_type=p2p", NULL }, all);
+    check_saved((const char *[]){ CP, "cp_comm_type=all_gather", NULL }, all);
+    check_saved((const char *[]){ CP, "cp_comm_type=a2a", NULL }, all + v);
+    check_saved((const char *[]){ CP, "cp_comm_type=p2p", UP_AGAIN, NULL }, again - qk);
+    check_saved((const char *[]){ CP, "cp_comm_type=all_gather", UP_AGAIN, NULL },
+                again - 2 * qk - v);
+    check_saved((const char *[]){ CP, "cp_comm_type=a2a", UP_AGAIN, NULL }, again + v);
+}
+
 /* As the models' own files say, without what is no parameter: the router's bias for balance and
  * attention sinks; DeepSeek-V3 and GLM share embedding and output layer with multi-token
  * prediction. */
@@ -408,6 +428,8 @@ int main(void)
         { "recomputed modules are not saved", recomputed_modules_are_not_saved },
         { "latent attention saves compressed tensors and full heads",
           latent_attention_saves_compressed_and_full_heads },
+        { "latent attention under context parallelism",
+          latent_attention_under_context_parallelism },
         { "presets have the models' parameters", presets_have_the_models_parameters },
         { "the hottest rank holds most", the_hottest_rank_holds_most },
         { "draws share out all tokens", draws_share_out_all_tokens },

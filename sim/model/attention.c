@@ -179,11 +179,25 @@ static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
     return sim_keep(m->b, save->out);
 }
 
+static sim_cp_t cp_core(const sim_model_t *m, sim_attention_save_t *save)
+{
+    return (sim_cp_t){ .q_bytes = m->d->q_bytes,
+                       .k_bytes = m->d->kv_bytes,
+                       .v_bytes = m->d->kv_bytes,
+                       .out_bytes = m->d->q_bytes,
+                       .q = &save->core_q,
+                       .k = &save->core_k,
+                       .v = &save->core_v,
+                       .out = &save->out,
+                       .lse = &save->lse };
+}
+
 static sim_ref_t core_forward(sim_model_t *m, sim_attention_save_t *save)
 {
+    sim_cp_t cp = cp_core(m, save);
     core_inputs(m, save);
     if (m->d->cp > 1)
-        return sim_cp_forward(m, save);
+        return sim_cp_forward(m, &cp);
     return is_unfused(m->d) ? unfused_forward(m, save) : kernel_forward(m, save);
 }
 
@@ -364,8 +378,9 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
     if (recomputes_core(m))
         sim_drop(m->b, core_forward(m, save));
     qkv_t grads;
+    sim_cp_t cp = cp_core(m, save);
     if (m->d->cp > 1)
-        sim_cp_backward(m, save, d_out, &grads.q, &grads.k, &grads.v);
+        sim_cp_backward(m, &cp, d_out, &grads.q, &grads.k, &grads.v);
     else if (is_unfused(m->d))
         grads = unfused_backward(m, save, d_out);
     else

@@ -33,35 +33,32 @@ static sim_ref_t exchange(sim_model_t *m, sim_ref_t in, const char *name, uint64
 }
 
 /* The sequence is gathered and the heads are split, so that every tensor keeps its size. */
-static sim_ref_t a2a_forward(sim_model_t *m, sim_attention_save_t *save)
+static sim_ref_t a2a_forward(sim_model_t *m, const sim_cp_t *core)
 {
-    const sim_dims_t *d = m->d;
-    sim_ref_t inputs[] = { save->core_q, save->core_k, save->core_v };
-    save->core_q = exchange(m, inputs[0], "q_all_to_all", d->q_bytes);
-    save->core_k = exchange(m, inputs[1], "k_all_to_all", d->kv_bytes);
-    save->core_v = exchange(m, inputs[2], "v_all_to_all", d->kv_bytes);
-    save->out = sim_new(m->b, "context_all_to_all", d->q_bytes);
-    save->lse = new_lse(m);
-    return exchange(m, sim_keep(m->b, save->out), "context", d->q_bytes);
+    *core->q = exchange(m, *core->q, "q_all_to_all", core->q_bytes);
+    *core->k = exchange(m, *core->k, "k_all_to_all", core->k_bytes);
+    *core->v = exchange(m, *core->v, "v_all_to_all", core->v_bytes);
+    *core->out = sim_new(m->b, "context_all_to_all", core->out_bytes);
+    *core->lse = new_lse(m);
+    return exchange(m, sim_keep(m->b, *core->out), "context", core->out_bytes);
 }
 
-static void a2a_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
-                         sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
+static void a2a_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, sim_ref_t *q_p,
+                         sim_ref_t *k_p, sim_ref_t *v_p)
 {
-    const sim_dims_t *d = m->d;
-    d_out = exchange(m, d_out, "d_context_all_to_all", d->q_bytes);
-    sim_ref_t d_q = sim_new(m->b, "d_q", d->q_bytes);
-    sim_ref_t d_k = sim_new(m->b, "d_k", d->kv_bytes);
-    sim_ref_t d_v = sim_new(m->b, "d_v", d->kv_bytes);
-    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
-    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", d->lse_bytes);
+    d_out = exchange(m, d_out, "d_context_all_to_all", core->out_bytes);
+    sim_ref_t d_q = sim_new(m->b, "d_q", core->q_bytes);
+    sim_ref_t d_k = sim_new(m->b, "d_k", core->k_bytes);
+    sim_ref_t d_v = sim_new(m->b, "d_v", core->v_bytes);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", core->q_bytes / m->d->e * 4);
+    sim_ref_t row_sums = sim_new(m->b, "softmax_row_sums", m->d->lse_bytes);
     sim_drop(m->b, row_sums);
     sim_drop(m->b, accumulator);
-    *q_p = exchange(m, d_q, "d_q_local", d->q_bytes);
-    *k_p = exchange(m, d_k, "d_k_local", d->kv_bytes);
-    *v_p = exchange(m, d_v, "d_v_local", d->kv_bytes);
-    sim_drop(m->b, save->out);
-    save->out = SIM_REF_NONE;
+    *q_p = exchange(m, d_q, "d_q_local", core->q_bytes);
+    *k_p = exchange(m, d_k, "d_k_local", core->k_bytes);
+    *v_p = exchange(m, d_v, "d_v_local", core->v_bytes);
+    sim_drop(m->b, *core->out);
+    *core->out = SIM_REF_NONE;
     sim_drop(m->b, d_out);
 }
 
@@ -75,21 +72,21 @@ static uint64_t ring_steps(const sim_dims_t *d)
 /* Keys and values go round the ring; the buffer of every step stays until the loop ends, and so do
  * the partial outputs and their log-sum-exp. After the first step a causal mask leaves half of the
  * queries or half of the keys, on average half an output. */
-static sim_ref_t p2p_forward(sim_model_t *m, sim_attention_save_t *save)
+static sim_ref_t p2p_forward(sim_model_t *m, const sim_cp_t *core)
 {
     const sim_dims_t *d = m->d;
-    uint64_t n = ring_steps(d);
+    uint64_t n = ring_steps(d), kv_bytes = core->k_bytes + core->v_bytes;
     sim_ref_t kv[MAX_RING], out[MAX_RING], lse[MAX_RING];
-    kv[0] = sim_new(m->b, "kv_local", 2 * d->kv_bytes);
+    kv[0] = sim_new(m->b, "kv_local", kv_bytes);
     for (uint64_t i = 0; i < n; i++) {
         if (i + 1 < n)
-            kv[i + 1] = sim_new(m->b, "kv_received", 2 * d->kv_bytes);
-        out[i] = sim_new(m->b, "context_part", i == 0 ? d->q_bytes : d->q_bytes / 2);
+            kv[i + 1] = sim_new(m->b, "kv_received", kv_bytes);
+        out[i] = sim_new(m->b, "context_part", i == 0 ? core->out_bytes : core->out_bytes / 2);
         lse[i] = sim_new(m->b, "lse_part", d->lse_bytes);
     }
-    sim_ref_t corrected = sim_new(m->b, "context_fp32", d->q_bytes / d->e * 4);
-    save->lse = new_lse(m);
-    save->out = sim_new(m->b, "context", d->q_bytes);
+    sim_ref_t corrected = sim_new(m->b, "context_fp32", core->out_bytes / d->e * 4);
+    *core->lse = new_lse(m);
+    *core->out = sim_new(m->b, "context", core->out_bytes);
     sim_drop(m->b, corrected);
     for (uint64_t i = 0; i < n; i++) {
         sim_drop(m->b, out[i]);
@@ -98,101 +95,99 @@ static sim_ref_t p2p_forward(sim_model_t *m, sim_attention_save_t *save)
             sim_drop(m->b, kv[i]);
     }
     /* q is saved as it was given, k and v as the concatenated buffer. */
-    sim_drop(m->b, save->core_k);
-    sim_drop(m->b, save->core_v);
-    save->core_k = kv[0];
-    save->core_v = sim_keep(m->b, kv[0]);
-    return sim_keep(m->b, save->out);
+    sim_drop(m->b, *core->k);
+    sim_drop(m->b, *core->v);
+    *core->k = kv[0];
+    *core->v = sim_keep(m->b, kv[0]);
+    return sim_keep(m->b, *core->out);
 }
 
 /* Two buffers of keys and values with their gradients travel while a step computes on its own. */
-static void p2p_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
-                         sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
+static void p2p_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, sim_ref_t *q_p,
+                         sim_ref_t *k_p, sim_ref_t *v_p)
 {
-    const sim_dims_t *d = m->d;
-    *q_p = sim_new(m->b, "d_q", d->q_bytes);
-    sim_ref_t buffers = sim_new(m->b, "kv_and_dkv_buffers", 2 * 2 * 2 * d->kv_bytes);
-    sim_ref_t step_q = sim_new(m->b, "d_q_part", d->q_bytes);
-    sim_ref_t step_kv = sim_new(m->b, "d_kv_part", 2 * d->kv_bytes);
-    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    uint64_t kv_bytes = core->k_bytes + core->v_bytes;
+    *q_p = sim_new(m->b, "d_q", core->q_bytes);
+    sim_ref_t buffers = sim_new(m->b, "kv_and_dkv_buffers", 2 * 2 * kv_bytes);
+    sim_ref_t step_q = sim_new(m->b, "d_q_part", core->q_bytes);
+    sim_ref_t step_kv = sim_new(m->b, "d_kv_part", kv_bytes);
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", core->q_bytes / m->d->e * 4);
     sim_drop(m->b, accumulator);
     sim_drop(m->b, step_kv);
     sim_drop(m->b, step_q);
-    *k_p = sim_new(m->b, "d_k", d->kv_bytes);
-    *v_p = sim_new(m->b, "d_v", d->kv_bytes);
+    *k_p = sim_new(m->b, "d_k", core->k_bytes);
+    *v_p = sim_new(m->b, "d_v", core->v_bytes);
     sim_drop(m->b, buffers);
-    sim_drop(m->b, save->out);
-    save->out = SIM_REF_NONE;
+    sim_drop(m->b, *core->out);
+    *core->out = SIM_REF_NONE;
     sim_drop(m->b, d_out);
 }
 
 /* Keys and values of all ranks are gathered and put in order; the two half sequences of the rank
  * are computed one after the other. */
-static sim_ref_t all_gather_forward(sim_model_t *m, sim_attention_save_t *save)
+static sim_ref_t all_gather_forward(sim_model_t *m, const sim_cp_t *core)
 {
-    const sim_dims_t *d = m->d;
-    sim_ref_t k = sim_new(m->b, "k_gathered", d->cp * d->kv_bytes);
-    sim_ref_t v = sim_new(m->b, "v_gathered", d->cp * d->kv_bytes);
-    sim_ref_t k_ordered = sim_new(m->b, "k_ordered", d->cp * d->kv_bytes);
+    sim_ref_t k = sim_new(m->b, "k_gathered", m->d->cp * core->k_bytes);
+    sim_ref_t v = sim_new(m->b, "v_gathered", m->d->cp * core->v_bytes);
+    sim_ref_t k_ordered = sim_new(m->b, "k_ordered", m->d->cp * core->k_bytes);
     sim_drop(m->b, k);
-    sim_ref_t v_ordered = sim_new(m->b, "v_ordered", d->cp * d->kv_bytes);
+    sim_ref_t v_ordered = sim_new(m->b, "v_ordered", m->d->cp * core->v_bytes);
     sim_drop(m->b, v);
-    save->out = sim_new(m->b, "context", d->q_bytes);
-    sim_ref_t part = sim_new(m->b, "context_part", d->q_bytes / 2);
-    sim_ref_t part2 = sim_new(m->b, "context_part", d->q_bytes / 2);
-    save->lse = new_lse(m);
+    *core->out = sim_new(m->b, "context", core->out_bytes);
+    sim_ref_t part = sim_new(m->b, "context_part", core->out_bytes / 2);
+    sim_ref_t part2 = sim_new(m->b, "context_part", core->out_bytes / 2);
+    *core->lse = new_lse(m);
     sim_drop(m->b, part);
     sim_drop(m->b, part2);
     sim_drop(m->b, k_ordered);
     sim_drop(m->b, v_ordered);
-    return sim_keep(m->b, save->out);
+    return sim_keep(m->b, *core->out);
 }
 
-static void all_gather_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+static void all_gather_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out,
                                 sim_ref_t *q_p, sim_ref_t *k_p, sim_ref_t *v_p)
 {
-    const sim_dims_t *d = m->d;
-    *q_p = sim_new(m->b, "d_q", d->q_bytes);
-    sim_ref_t d_k_full = sim_new(m->b, "d_k_full", d->cp * d->kv_bytes);
-    sim_ref_t d_v_full = sim_new(m->b, "d_v_full", d->cp * d->kv_bytes);
-    sim_ref_t kv = sim_new(m->b, "kv_ordered", 2 * d->cp * d->kv_bytes);
-    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
+    *q_p = sim_new(m->b, "d_q", core->q_bytes);
+    sim_ref_t d_k_full = sim_new(m->b, "d_k_full", m->d->cp * core->k_bytes);
+    sim_ref_t d_v_full = sim_new(m->b, "d_v_full", m->d->cp * core->v_bytes);
+    sim_ref_t kv = sim_new(m->b, "kv_ordered", m->d->cp * (core->k_bytes + core->v_bytes));
+    sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", core->q_bytes / m->d->e * 4);
     sim_drop(m->b, accumulator);
     sim_drop(m->b, kv);
-    *k_p = sim_new(m->b, "d_k", d->kv_bytes);
+    *k_p = sim_new(m->b, "d_k", core->k_bytes);
     sim_drop(m->b, d_k_full);
-    *v_p = sim_new(m->b, "d_v", d->kv_bytes);
+    *v_p = sim_new(m->b, "d_v", core->v_bytes);
     sim_drop(m->b, d_v_full);
-    sim_drop(m->b, save->out);
-    save->out = SIM_REF_NONE;
+    sim_drop(m->b, *core->out);
+    *core->out = SIM_REF_NONE;
     sim_drop(m->b, d_out);
 }
 
-sim_ref_t sim_cp_forward(sim_model_t *m, sim_attention_save_t *save)
+sim_ref_t sim_cp_forward(sim_model_t *m, const sim_cp_t *core)
 {
     switch (m->s->cp_comm_type) {
     case SIM_CP_A2A:
-        return a2a_forward(m, save);
+        return a2a_forward(m, core);
     case SIM_CP_ALL_GATHER:
-        return all_gather_forward(m, save);
+        return all_gather_forward(m, core);
     case SIM_CP_P2P:
         break;
     }
-    return p2p_forward(m, save);
+    return p2p_forward(m, core);
 }
 
-void sim_cp_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out, sim_ref_t *q_p,
+void sim_cp_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, sim_ref_t *q_p,
                      sim_ref_t *k_p, sim_ref_t *v_p)
 {
     switch (m->s->cp_comm_type) {
     case SIM_CP_A2A:
-        a2a_backward(m, save, d_out, q_p, k_p, v_p);
+        a2a_backward(m, core, d_out, q_p, k_p, v_p);
         return;
     case SIM_CP_ALL_GATHER:
-        all_gather_backward(m, save, d_out, q_p, k_p, v_p);
+        all_gather_backward(m, core, d_out, q_p, k_p, v_p);
         return;
     case SIM_CP_P2P:
-        p2p_backward(m, save, d_out, q_p, k_p, v_p);
+        p2p_backward(m, core, d_out, q_p, k_p, v_p);
         return;
     }
 }

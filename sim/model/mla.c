@@ -3,6 +3,8 @@
 
 #include "sim/model/mla.h"
 
+#include "sim/model/context_parallel.h"
+
 #include <stdio.h>
 
 enum { FP32_BYTES = 4 };
@@ -234,8 +236,8 @@ static sim_ref_t unfused_core(sim_model_t *m, sim_mla_save_t *save)
 
 static void forget_core(sim_model_t *m, sim_mla_save_t *save)
 {
-    sim_ref_t *refs[] = { &save->out, &save->lse, &save->softmax, &save->dropout_mask,
-                          &save->dropped };
+    sim_ref_t *refs[] = { &save->core_q, &save->core_k,  &save->core_v,       &save->out,
+                          &save->lse,    &save->softmax, &save->dropout_mask, &save->dropped };
     for (size_t i = 0; i < sizeof(refs) / sizeof(refs[0]); i++)
         sim_forget(m, refs[i]);
 }
@@ -252,10 +254,55 @@ static bool is_unfused(const sim_dims_t *d)
     return d->core == SIM_CORE_UNFUSED || d->core == SIM_CORE_LOCAL;
 }
 
+static sim_cp_t cp_core(const sim_model_t *m, sim_mla_save_t *save)
+{
+    return (sim_cp_t){ .q_bytes = m->d->mla.q_bytes,
+                       .k_bytes = m->d->mla.q_bytes,
+                       .v_bytes = m->d->mla.v_bytes,
+                       .out_bytes = m->d->mla.v_bytes,
+                       .q = &save->core_q,
+                       .k = &save->core_k,
+                       .v = &save->core_v,
+                       .out = &save->out,
+                       .lse = &save->lse };
+}
+
+static sim_ref_t cp_forward(sim_model_t *m, sim_mla_save_t *save)
+{
+    sim_cp_t cp = cp_core(m, save);
+    save->core_q = sim_keep(m->b, save->q);
+    save->core_k = sim_keep(m->b, save->k);
+    save->core_v = sim_keep(m->b, save->v);
+    return sim_cp_forward(m, &cp);
+}
+
+/* Of what context parallelism saves, those that are the core's inputs themselves, not copies. */
+static size_t cp_inputs(const sim_model_t *m, sim_mla_save_t *save, sim_ref_t *refs[3])
+{
+    refs[0] = &save->core_q;
+    refs[1] = &save->core_k;
+    refs[2] = &save->core_v;
+    if (m->d->cp == 1 || m->s->cp_comm_type == SIM_CP_A2A)
+        return 0;
+    return m->s->cp_comm_type == SIM_CP_P2P ? 1 : 3;
+}
+
+static void discard_qkv(sim_model_t *m, sim_mla_save_t *save)
+{
+    sim_ref_t *inputs[3];
+    size_t n = cp_inputs(m, save, inputs);
+    for (size_t i = 0; i < n; i++)
+        sim_forget(m, inputs[i]);
+    forget_qkv(m, save);
+}
+
 static sim_ref_t core_forward(sim_model_t *m, sim_mla_save_t *save)
 {
     const sim_dims_t *d = m->d;
+    save->core_q = save->core_k = save->core_v = SIM_REF_NONE;
     save->out = save->lse = save->softmax = save->dropout_mask = save->dropped = SIM_REF_NONE;
+    if (d->cp > 1)
+        return cp_forward(m, save);
     if (is_unfused(d))
         return unfused_core(m, save);
     save->out = sim_new(m->b, "context", d->mla.v_bytes);
@@ -305,10 +352,13 @@ sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, boo
     if (!grad || recomputes(m, SIM_MODULE_CORE_ATTN))
         forget_core(m, save);
     if (up_again || !grad)
-        forget_qkv(m, save);
+        discard_qkv(m, save);
     m->b->module = SIM_MOD_PROJ;
     sim_linear_dims_t dims = proj_dims(m);
     sim_ref_t out = sim_linear_forward(m, &dims, &save->proj, context, "proj_out", grad);
+    /* Context parallelism has saved what it needs; until here the module's variables held these. */
+    if (d->cp > 1 && !recomputes(m, SIM_MODULE_CORE_ATTN))
+        forget_qkv(m, save);
     save->ln_out = SIM_REF_NONE;
     if (norm_again)
         norm_discard(m, save, ln_out);
@@ -348,6 +398,17 @@ static qkv_t kernel_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_o
     sim_drop(m->b, accumulator);
     sim_forget(m, &save->out);
     sim_drop(m->b, d_out);
+    return g;
+}
+
+static qkv_t core_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out)
+{
+    if (m->d->cp == 1)
+        return is_unfused(m->d) ? unfused_core_backward(m, save, d_out)
+                                : kernel_backward(m, save, d_out);
+    qkv_t g;
+    sim_cp_t cp = cp_core(m, save);
+    sim_cp_backward(m, &cp, d_out, &g.q, &g.k, &g.v);
     return g;
 }
 
@@ -403,6 +464,10 @@ static void recompute_up(sim_model_t *m, sim_mla_save_t *save)
     save->q = qkv.q;
     save->k = qkv.k;
     save->v = qkv.v;
+    sim_ref_t *inputs[3], again[] = { qkv.q, qkv.k, qkv.v };
+    size_t n = cp_inputs(m, save, inputs);
+    for (size_t i = 0; i < n && !recomputes(m, SIM_MODULE_CORE_ATTN); i++)
+        *inputs[i] = sim_keep(m->b, again[i]);
 }
 
 sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out)
@@ -417,7 +482,7 @@ sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out
     m->b->module = SIM_MOD_ATTENTION;
     if (recomputes(m, SIM_MODULE_CORE_ATTN))
         sim_drop(m->b, core_forward(m, save));
-    qkv_t grads = is_unfused(d) ? unfused_core_backward(m, save, g) : kernel_backward(m, save, g);
+    qkv_t grads = core_backward(m, save, g);
     forget_core(m, save);
     forget_qkv(m, save);
     sim_ref_t d_q, d_kv, d_k_rope;

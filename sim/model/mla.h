@@ -13,9 +13,10 @@ typedef struct {
     sim_linear_save_t q_proj; /* where queries are not compressed */
     sim_norm_linear_t q_up, kv_up;
     sim_ref_t rope_tables;
-    sim_ref_t checkpoint[3]; /* inputs of recomputed up projections */
-    sim_ref_t q, k, v;       /* inputs of the core attention */
-    sim_ref_t out, lse;      /* of a fused kernel */
+    sim_ref_t checkpoint[3];          /* inputs of recomputed up projections */
+    sim_ref_t q, k, v;                /* inputs of the core attention */
+    sim_ref_t core_q, core_k, core_v; /* what context parallelism saves of them */
+    sim_ref_t out, lse;               /* of a fused kernel */
     sim_ref_t softmax, dropout_mask, dropped;
     sim_linear_save_t proj;
 } sim_mla_save_t;
