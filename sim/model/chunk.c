@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/model/adapter.h"
+#include "sim/model/bert.h"
 #include "sim/model/ends.h"
 #include "sim/model/mtp.h"
 #include "sim/model/transformer_layer.h"
@@ -21,6 +22,7 @@ typedef struct {
     sim_ref_t *group_in;      /* full recompute: input of each checkpointed group */
     sim_final_norm_save_t norm;
     sim_mtp_save_t mtp;
+    sim_bert_head_t bert_head;
     sim_loss_save_t *losses; /* of the decoder, then of each depth of multi-token prediction */
     uint32_t n_losses;
     uint64_t in_bytes, out_bytes;
@@ -142,6 +144,8 @@ static void build_forward(work_t *w, sim_tape_t *tape)
         x = sim_final_norm_forward(&w->m, &w->norm, x);
     if (w->mtp.n > 0)
         x = sim_mtp_forward(&w->m, &w->mtp, x);
+    if (w->place->has_loss && sim_is_bert(&w->m))
+        x = sim_bert_head_forward(&w->m, &w->bert_head, x);
     if (w->place->has_loss) {
         losses_forward(w, x);
     } else {
@@ -210,6 +214,8 @@ static void build_backward(work_t *w, sim_tape_t *tape)
         sim_drop(b, pending);
         pending = SIM_REF_NONE;
     }
+    if (w->place->has_loss && sim_is_bert(&w->m))
+        g = sim_bert_head_backward(&w->m, &w->bert_head, g);
     if (w->mtp.n > 0)
         g = mtp_backward(w, g, &pending);
     if (sim_params_has_final_norm(w->m.s, w->place))

@@ -4,6 +4,7 @@
 #include "sim/model/ends.h"
 
 #include "sim/model/adapter.h"
+#include "sim/model/bert.h"
 #include "sim/model/projection.h"
 #include "sim/model/software.h"
 
@@ -14,6 +15,10 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
     const sim_dims_t *d = m->d;
     uint64_t samples = d->tokens; /* s * b / cp */
     *batch = (sim_batch_t){ SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
+    if (sim_is_bert(m)) {
+        sim_bert_batch_load(m, batch);
+        return;
+    }
     bool has_tokens = chunk->has_embedding || chunk->n_mtp_layers > 0;
     if (!has_tokens && !chunk->has_loss)
         return;
@@ -72,6 +77,8 @@ sim_ref_t sim_embedding_forward(sim_model_t *m, sim_embedding_save_t *save,
     sim_ref_t transposed = sim_new(m->b, "embedding_sbh", d->full_hidden_bytes);
     sim_drop(m->b, out);
     out = transposed;
+    if (sim_is_bert(m) && m->s->bert_binary_head)
+        out = sim_bert_token_types_forward(m, out);
     if (d->sp) {
         sim_ref_t local = sim_new(m->b, "embedding_local", d->hidden_bytes);
         sim_drop(m->b, out);
@@ -109,6 +116,8 @@ sim_ref_t sim_embedding_backward(sim_model_t *m, sim_embedding_save_t *save, sim
         sim_drop(m->b, d_out);
         d_out = g;
     }
+    if (sim_is_bert(m) && m->s->bert_binary_head)
+        sim_bert_token_types_backward(m);
     if (m->s->position_embedding_type == SIM_POS_LEARNED)
         sim_touch(m->b, "position_weight_grad", m->s->max_position_embeddings * d->h * d->e);
     sim_ref_t g = sim_new(m->b, "d_embedding_bsh", d->full_hidden_bytes);
@@ -178,6 +187,8 @@ void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out)
     sim_torch_gemm(m);
     sim_ref_t logits = sim_new(m->b, "logits", d->logits_bytes);
     sim_drop(m->b, gathered);
+    if (sim_is_bert(m))
+        logits = sim_bert_output_bias(m, logits);
     if (sim_is_frozen(m))
         sim_forget(m, &save->ln_out);
     if (m->s->cross_entropy_loss_fusion && m->s->cross_entropy_fusion_impl == SIM_CE_TE) {

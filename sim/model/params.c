@@ -265,6 +265,29 @@ static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uin
     add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
 }
 
+/* models/bert/bert_lm_head.py; every tensor-parallel rank has all of it. */
+static void add_bert_head(list_t *l, const sim_dims_t *d)
+{
+    l->module = SIM_MOD_OUTPUT;
+    add(l, "lm_head.dense.weight", d->h * d->h);
+    add_vector(l, "lm_head.dense.bias", d->h);
+    add_vector(l, "lm_head.layer_norm.weight", d->h);
+    add_vector(l, "lm_head.layer_norm.bias", d->h);
+}
+
+/* models/bert/bert_model.py: bias of the output layer, head for pairs of sentences. */
+static void add_bert_output(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    l->module = SIM_MOD_OUTPUT;
+    add_vector(l, "output_layer.bias", d->vocab_tp);
+    if (!s->bert_binary_head)
+        return;
+    add(l, "binary_head.weight", 2 * d->h);
+    add_vector(l, "binary_head.bias", 2);
+    add(l, "pooler.dense.weight", d->h * d->h);
+    add_vector(l, "pooler.dense.bias", d->h);
+}
+
 bool sim_params_has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
 {
     if (!s->stages.mtp_standalone)
@@ -288,6 +311,8 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
             (tied || s->mtp_num_layers > 0) && pipelined;
         if (s->position_embedding_type == SIM_POS_LEARNED)
             add(&l, "position_embeddings.weight", s->max_position_embeddings * d->h);
+        if (s->model_type == SIM_MODEL_BERT && s->bert_binary_head)
+            add(&l, "tokentype_embeddings.weight", 2 * d->h);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         l.layer = (uint16_t)(chunk->first_layer + i);
@@ -301,6 +326,9 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
     for (uint32_t i = 0; i < chunk->n_mtp_layers; i++)
         add_mtp(&l, s, d, (uint16_t)(s->num_layers + i));
     l.layer = SIM_NO_LAYER;
+    bool is_bert = s->model_type == SIM_MODEL_BERT;
+    if (chunk->has_loss && is_bert)
+        add_bert_head(&l, d);
     if (chunk->has_loss) {
         /* Tied weights are the embedding itself unless the two are on different stages. */
         if (!tied || !has_embedding) {
@@ -309,6 +337,8 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
             params->params[params->n - 1].is_shared_embedding = tied && pipelined;
         }
     }
+    if (chunk->has_loss && is_bert)
+        add_bert_output(&l, s, d);
 }
 
 void sim_params_fini(sim_params_t *params)

@@ -89,6 +89,7 @@ static const row_t keys[] = {
     { "cross-entropy-loss-fusion", NULL, false, "train.cross_entropy_loss_fusion", NULL },
     { "cross-entropy-fusion-impl=", NULL, false, "train.cross_entropy_fusion_impl", NULL },
     { "deterministic-mode", NULL, false, "train.deterministic_mode", NULL },
+    { "bert-no-binary-head", NULL, true, "model.bert_binary_head", NULL },
     { "empty-unused-memory-level=", NULL, false, "train.empty_unused_memory_level", NULL },
     { "no-check-for-nan-in-loss-and-grad", "check_for_nan_in_loss_and_grad", true, NULL, NULL },
     { "loss-scale=", NULL, false, NULL, NULL },
@@ -443,7 +444,7 @@ static const char no_effect[] =
     "yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int "
     "relative-attention-num-buckets= relative-attention-max-distance= rotary-base= "
     "rotary-seq-len-interpolation-factor= use-rope-scaling rope-scaling-factor= "
-    "onnx-safe= bert-no-binary-head log-straggler straggler-ctrlr-port= "
+    "onnx-safe= log-straggler straggler-ctrlr-port= "
     "straggler-minmax-count= disable-straggler-on-startup run-workload-inspector-server "
     "inprocess-restart inprocess-max-iterations= inprocess-monitor-thread-interval= "
     "inprocess-monitor-process-interval= inprocess-progress-watchdog-interval= "

@@ -111,6 +111,23 @@ static void fusion_fits_the_activation(sim_rule_context_t *c)
         sim_rule_broken(c, "bias_activation_fusion", "with gelu needs add_bias_linear = true");
 }
 
+/* megatron/core/models/bert has none of these. */
+static void bert_is_dense(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->model_type != SIM_MODEL_BERT)
+        return;
+    if (s->num_experts > 0)
+        sim_rule_broken(c, "model_type", "bert has no experts: num_experts must be 0");
+    if (s->mtp_num_layers > 0)
+        sim_rule_broken(c, "model_type",
+                        "bert predicts no further tokens: mtp_num_layers must be 0");
+    if (s->context_parallel_size > 1)
+        sim_rule_broken(c, "model_type", "bert is not simulated with context_parallel_size > 1");
+    if (s->multi_latent_attention)
+        sim_rule_broken(c, "model_type", "bert is not simulated with multi_latent_attention");
+}
+
 static void attention_fits_the_layers(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -477,6 +494,7 @@ static const sim_rule_t rules[] = {
     { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
+    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", bert_is_dense },
     { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", deterministic_kernels_only },
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },

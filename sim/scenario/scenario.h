@@ -61,6 +61,8 @@ typedef enum {
     SIM_ACT_SILU
 } sim_act_t;
 
+typedef enum { SIM_MODEL_GPT, SIM_MODEL_BERT } sim_model_type_t;
+
 typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
 
 typedef enum { SIM_RECOMPUTE_NONE, SIM_RECOMPUTE_SELECTIVE, SIM_RECOMPUTE_FULL } sim_recompute_t;
@@ -142,6 +144,8 @@ typedef struct {
     /* [model] */
     char *preset;    /* NULL = none */
     char *hf_config; /* path as written, NULL = none; read by sim_scenario_set() */
+    sim_model_type_t model_type;
+    bool bert_binary_head;
     uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
     uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
     uint64_t kv_channels;                              /* 0 = hidden_size / heads */

@@ -41,6 +41,12 @@ static const sim_choice_t activations[] = {
     { "relu", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t model_types[] = {
+    { "gpt", SIM_MODEL_GPT },
+    { "bert", SIM_MODEL_BERT },
+    { "t5", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
 static const sim_choice_t norms[] = {
     { "LayerNorm", SIM_NORM_LAYERNORM },
     { "RMSNorm", SIM_NORM_RMSNORM },
@@ -309,6 +315,8 @@ static const sim_key_t keys[] = {
     COUNT("model", make_vocab_size_divisible_by, "128", 1, MAX_VOCAB, NULL, NULL, "the vocabulary is padded to a multiple of this times tensor_model_parallel_size"),
     COUNT("model", padded_vocab_size, "0", 0, MAX_VOCAB, "tokens", "vocab_size padded", "vocabulary as stored"),
     COUNT("model", max_position_embeddings, "0", 0, MAX_SEQ, "tokens", "seq_length", "rows of learned position embeddings"),
+    CHOICE("model", model_type, "gpt", model_types, "kind of Transformer: gpt reads forward, bert both ways"),
+    BOOL("model", bert_binary_head, "true", "BERT: a second head for the order of two sentences"),
     CHOICE("model", activation_func, "gelu", activations, "activation of the MLP; swiglu and geglu are gated"),
     BOOL("model", gated_linear_unit, "false", "gate the activation: silu becomes swiglu, gelu becomes geglu"),
     CHOICE("model", normalization, "LayerNorm", norms, "kind of norm"),

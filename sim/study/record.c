@@ -560,6 +560,10 @@ static void import_fields(const json_t *record, sim_import_t *import)
     bool on =
         json_is_true(sp) || (json_is_string(sp) && strncmp(json_string_value(sp), "set", 3) == 0);
     put(import, "parallel", "sequence_parallel", on ? "true" : "false", "train.sp");
+    char *type = sim_record_text(record, "model.type");
+    if (strcmp(type, "bert") == 0)
+        put(import, "model", "model_type", "bert", "model.type");
+    free(type);
     put_precision(record, import);
     put_recompute(record, import);
     put_attention(record, import);
@@ -594,7 +598,7 @@ static char *join_names(const base_diag_t *names)
 static char *find_reason(const json_t *record, const sim_import_t *import)
 {
     char *type = sim_record_text(record, "model.type"), *reason = NULL;
-    if (strncmp(type, "gpt", 3) != 0)
+    if (strncmp(type, "gpt", 3) != 0 && strcmp(type, "bert") != 0)
         reason =
             base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
     else if (other_program(record) != NULL)
