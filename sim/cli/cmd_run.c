@@ -2,13 +2,12 @@
 #include "config.h"
 
 #include "sim/base/log.h"
-#include "sim/base/outfile.h"
 #include "sim/base/ranklist.h"
 #include "sim/base/xmem.h"
 #include "sim/cli/command.h"
-#include "sim/cli/json_file.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/cli/run_files.h"
 #include "sim/engine/record.h"
 #include "sim/report/report.h"
 
@@ -21,6 +20,8 @@
 #include <sys/stat.h>
 
 static const sim_option_t own[] = {
+    { "html", 0, "FILE", SIM_OPTION_TEXT, offsetof(sim_options_t, html),
+      "write the report as one page for a browser" },
     { "snapshot", 0, "DIR", SIM_OPTION_TEXT, offsetof(sim_options_t, snapshot),
       "write a PyTorch memory snapshot of every rank to DIR" },
 };
@@ -36,34 +37,11 @@ static const sim_usage_t usage = {
     .max_operands = 1,
 };
 
-static int write_csv(const char *path, const sim_report_t *report)
-{
-    base_outfile_t *out;
-    base_err_t err;
-    base_status_t status = base_outfile_open(path, &out, &err);
-    if (status == BASE_OK) {
-        sim_report_csv(report, base_outfile_stream(out));
-        status = base_outfile_commit(out, &err);
-    }
-    if (status != BASE_OK)
-        base_log(BASE_LOG_ERROR, "%s", err.text);
-    return base_err_exit_code(status);
-}
-
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 /* The text goes to standard output unless a file took that place. */
 static int write_report(const sim_report_t *report, const sim_options_t *options)
 {
-    int code = 0;
-    if (options->json != NULL)
-        code = sim_cli_write_json(options->json, sim_report_json(report));
-    if (code == 0 && options->csv != NULL)
-        code = write_csv(options->csv, report);
-    if (code == 0 && !is_stdout(options->json) && !is_stdout(options->csv))
+    int code = sim_cli_write_run_files(report, options);
+    if (code == 0 && !sim_cli_run_takes_stdout(options))
         sim_report_text(report, stdout);
     if (code != 0)
         return code;

@@ -5,6 +5,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/engine/outside.h"
+#include "sim/report/largest.h"
 #include "sim/report/moment.h"
 #include "sim/report/rank_list.h"
 #include "sim/report/report.h"
@@ -183,64 +184,10 @@ static void print_holders(const sim_holders_t *holders, FILE *out)
     fputc('\n', out);
 }
 
-/* Tensors of one name, category and module. */
-typedef struct {
-    const sim_alive_t *largest;
-    uint64_t n, bytes;
-} group_t;
-
-static int by_kind(const void *a, const void *b)
-{
-    const sim_alive_t *x = *(const sim_alive_t *const *)a, *y = *(const sim_alive_t *const *)b;
-    int order = strcmp(x->name, y->name);
-    if (order == 0)
-        order = (int)x->category - (int)y->category;
-    if (order == 0)
-        order = (int)x->module - (int)y->module;
-    if (order == 0 && x->block_bytes != y->block_bytes)
-        order = x->block_bytes > y->block_bytes ? -1 : 1;
-    return order;
-}
-
-static bool is_same_kind(const sim_alive_t *a, const sim_alive_t *b)
-{
-    return strcmp(a->name, b->name) == 0 && a->category == b->category && a->module == b->module;
-}
-
-static int by_group_bytes(const void *a, const void *b)
-{
-    const group_t *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return by_kind(&x->largest, &y->largest);
-}
-
-/* Returns the number of groups, largest first; *groups_p is the caller's to free. */
-static uint32_t group_alive(const sim_rank_result_t *result, group_t **groups_p)
-{
-    const sim_alive_t **order = base_xcalloc(result->n_alive, sizeof(const sim_alive_t *));
-    for (uint32_t i = 0; i < result->n_alive; i++)
-        order[i] = &result->alive[i];
-    qsort(order, result->n_alive, sizeof(const sim_alive_t *), by_kind);
-    group_t *groups = base_xcalloc(result->n_alive, sizeof(*groups));
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < result->n_alive; i++) {
-        const sim_alive_t *a = order[i];
-        if (n == 0 || !is_same_kind(groups[n - 1].largest, a))
-            groups[n++] = (group_t){ .largest = a };
-        groups[n - 1].n++;
-        groups[n - 1].bytes += a->block_bytes;
-    }
-    free(order);
-    qsort(groups, n, sizeof(*groups), by_group_bytes);
-    *groups_p = groups;
-    return n;
-}
-
 static void print_largest(const sim_rank_result_t *result, FILE *out)
 {
-    group_t *groups;
-    uint32_t n = group_alive(result, &groups);
+    sim_largest_t *groups;
+    uint32_t n = sim_largest_kinds(result, &groups);
     fprintf(out, "  largest of %" PRIu32 " tensors alive\n", result->n_alive);
     for (uint32_t i = 0; i < n && i < N_LARGEST; i++) {
         const sim_alive_t *a = groups[i].largest;
