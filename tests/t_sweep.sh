@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sweeps: what they enumerate, their rows, resuming, shards and merging, several processes.
+# shellcheck disable=SC2016 # $0 is for the inner shells
 . "$TOP_SRCDIR/tests/lib.sh"
 cd "$work" || exit 99
 

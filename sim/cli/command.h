@@ -26,6 +26,7 @@ int sim_cmd_replay(int argc, char **argv);
 int sim_cmd_import(int argc, char **argv);
 int sim_cmd_sweep(int argc, char **argv);
 int sim_cmd_diff(int argc, char **argv);
+int sim_cmd_advise(int argc, char **argv);
 int sim_cmd_merge(int argc, char **argv);
 int sim_cmd_estimate(int argc, char **argv);
 int sim_cmd_validate(int argc, char **argv);

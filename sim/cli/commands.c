@@ -11,6 +11,7 @@ static const sim_command_t commands[] = {
       false },
     { "estimate", "SCENARIO.ini", "the closed-form estimators beside the simulation",
       sim_cmd_estimate, false },
+    { "advise", "SCENARIO.ini", "the cheapest changes that make a job fit", sim_cmd_advise, false },
     { "diff", "A B", "what changed between two scenarios or two saved reports", sim_cmd_diff,
       false },
     { "import", "FILE", "Megatron-LM arguments to a scenario", sim_cmd_import, false },

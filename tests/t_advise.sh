@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Advice: what it says fits, fits; what it leaves out is not needed.
+. "$TOP_SRCDIR/tests/lib.sh"
+cd "$work" || exit 99
+
+cat > job.ini <<'EOS'
+[model]
+preset = llama3.2-1b
+[parallel]
+world_size = 8
+tensor_model_parallel_size = 2
+[train]
+micro_batch_size = 2
+global_batch_size = 32
+seq_length = 4096
+[device]
+memory_bytes = 24GiB
+EOS
+
+# follow FILE: --set options for the chosen changes of a JSON advice, one a line
+follow() {
+  awk '/"is_chosen":/ { on = /true/ } /"settings": \[$/ { in_list = 1; next } /\]/ { in_list = 0 }
+       on && in_list { gsub(/^ *"|",?$/, ""); print "--set=" $0 }' "$1"
+}
+# run_with FILE ARGUMENT...: mbsim run with the options in FILE, one a line
+cat > run_with.sh <<'EOS'
+file=$1
+shift
+while read -r option; do set -- "$@" "$option"; done < "$file"
+exec "$MBSIM" run job.ini "$@"
+EOS
+
+expect "the job does not fit" 3 'OUT OF MEMORY|does not fit|DOES NOT FIT' "$MBSIM" run job.ini
+"$MBSIM" advise job.ini --json advice.json > advice.txt
+check "advice is found" [ $? -eq 0 ]
+check "it names the cheapest change first" grep -q '^ 1\. expandable segments' advice.txt
+check "and no other" [ "$(grep -c '^ *[0-9]*\. ' advice.txt)" -eq 1 ]
+check "with bytes and throughput" grep -Eq '^    saves [0-9.]+ GiB on the worst rank, throughput [+-]' advice.txt
+follow advice.json > advice.sets
+expect "with it the job fits" 0 'FITS' sh run_with.sh advice.sets
+
+"$MBSIM" advise job.ini --set device.memory_bytes=12GiB --margin 0 --json hard.json > hard.txt
+check "less memory: several changes" [ "$(grep -c '^ *[0-9]*\. ' hard.txt)" -gt 1 ]
+check "as Megatron-LM spells it" grep -q '^    Megatron-LM: --use-distributed-optimizer$' hard.txt
+check "as Bridge spells it" grep -q '^    Bridge:      optimizer.use_distributed_optimizer=true' hard.txt
+follow hard.json > hard.sets
+expect "they fit together" 0 'FITS' sh run_with.sh hard.sets --set device.memory_bytes=12GiB
+# Each of them is needed: without it the rest does not fit.
+i=0
+# shellcheck disable=SC2013 # settings have no blanks
+for option in $(cat hard.sets); do
+  grep -vFx -- "$option" hard.sets > rest
+  case $option in *cross_entropy_fusion_impl*) continue ;; esac # goes with the line before
+  expect "without $option it does not fit" 3 'OUT OF MEMORY|NOT FIT' \
+    sh run_with.sh rest --set device.memory_bytes=12GiB
+  i=$((i + 1))
+done
+check "several were left out in turn" [ $i -gt 1 ]
+# shellcheck disable=SC2016 # $0 is for the inner shell
+check "savings add up to what changed" sh -c '
+  before=$(sed -n "/^  \"before\"/,/^  }/s/.*\"device_used_bytes\": \([0-9]*\).*/\1/p" "$0")
+  after=$(sed -n "/^  \"after\"/,/^  }/s/.*\"device_used_bytes\": \([0-9]*\).*/\1/p" "$0")
+  sum=$(sed -n "s/.*\"then_saved_bytes\": \(-*[0-9]*\).*/\1/p" "$0" | awk "{ n += \$1 } END { printf \"%.0f\", n }")
+  [ "$sum" -eq $((before - after)) ]' hard.json
+
+expect "a job that fits needs nothing" 0 'nothing has to change' \
+  "$MBSIM" advise job.ini --set device.memory_bytes=80GiB
+expect "a margin that is asked for counts" 0 '^ 1\. ' \
+  "$MBSIM" advise job.ini --set device.memory_bytes=80GiB --margin 60GiB
+expect "nothing helps" 3 'No set of these changes makes it fit' \
+  "$MBSIM" advise job.ini --set device.memory_bytes=3GiB
+expect "why a change is not possible" 0 '^  twice the expert parallelism  *for mixture' "$MBSIM" advise job.ini
+expect "conflicts are said" 0 'mind: .*--use-nccl-ub|expandable segments' "$MBSIM" advise job.ini
+expect "JSON names its schema" 0 '"schema": "mbsim.advise/1"' "$MBSIM" advise job.ini --json -
+expect "a wrong margin" 2 'a size such as 2GiB' "$MBSIM" advise job.ini --margin x
+expect "a wrong scenario" 2 'tensor_model_parallel_size: 3 ' "$MBSIM" advise job.ini --set tp=3
+done_testing
