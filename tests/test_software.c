@@ -20,10 +20,12 @@ static void features_begin_on_their_day(void)
     } cases[] = {
         { SIM_SOFTWARE_TE_DUMMY_WGRAD, 20250530, 20250529 },
         { SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD, 20250801, 20250731 },
-        { SIM_SOFTWARE_SAVED_BATCHES_ON_GPU, 20260521, 20260520 },
+        { SIM_SOFTWARE_SAVED_BATCHES_ON_GPU, 20260522, 20260521 },
         { SIM_SOFTWARE_BLACKWELL_WORKSPACE, 20260501, 20260430 },
         { SIM_SOFTWARE_CROSS_ENTROPY_IN_PLACE, 20240613, 20240612 },
         { SIM_SOFTWARE_NORM_COPIES_VIEWS, 20241105, 20241104 },
+        { SIM_SOFTWARE_LAYER_WISE_LAYOUT, 20260520, 20260519 },
+        { SIM_SOFTWARE_LAYER_WISE_BY_COST, 20260812, 20260811 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         CU_ASSERT_TRUE(has(cases[i].first_day, cases[i].feature));

@@ -49,7 +49,7 @@ static bool add_buffer(sim_player_t *p, const char *name, sim_category_t categor
 static bool needs_gather_buffer(const sim_player_t *p, sim_buffer_t buffer)
 {
     const sim_scenario_t *s = p->scenario;
-    return s->use_distributed_optimizer && sim_buffer_is_fp8(buffer) &&
+    return sim_sharding_has_param_buffer(p->sharding) && sim_buffer_is_fp8(buffer) &&
            s->fp8_recipe == SIM_FP8_MXFP8 && !s->reuse_grad_buf_for_mxfp8_param_ag;
 }
 
@@ -57,7 +57,7 @@ static bool needs_gather_buffer(const sim_player_t *p, sim_buffer_t buffer)
  * gradients exist until the old tensors are let go. */
 static bool wrap_ddp(sim_player_t *p)
 {
-    bool moves = p->scenario->use_distributed_optimizer;
+    bool moves = sim_sharding_has_param_buffer(p->sharding);
     p->now.phase = SIM_PHASE_DDP_WRAP;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         sim_player_chunk_t *chunk = &p->chunks[c];
@@ -83,43 +83,50 @@ static bool wrap_ddp(sim_player_t *p)
 static uint64_t owned_elements(const sim_player_t *p, const sim_player_chunk_t *chunk, uint32_t i)
 {
     const sim_param_t *param = &chunk->chunk.params.params[i];
-    if (!p->scenario->use_distributed_optimizer)
-        return param->is_frozen ? 0 : param->n_elements;
     const sim_share_t *share = sim_place_share(&p->place, param->buffer);
+    if (param->is_frozen ||
+        (p->sharding == SIM_SHARDING_DEALT && chunk->dealt_to[i] != share->shard))
+        return 0;
+    if (!sim_sharding_has_param_buffer(p->sharding))
+        return param->n_elements;
     return sim_ddp_buffer_shard(&chunk->ddp[param->buffer], i, share->n_shards, share->shard);
 }
 
-typedef struct {
-    bool is_expert, is_vector;
-} group_t;
+/* Parameter groups in the order of the optimizers. Adam and SGD: the decayed parameters, then the
+ * vectors, then the same for experts that are reduced apart. Muon: matrices, those of experts,
+ * then what its scalar optimizer has, decayed parameters first. */
+enum { N_GROUPS = 4 };
 
-static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, group_t group, sim_owned_f visit,
+static uint32_t group_of(const sim_player_t *p, const sim_param_t *param)
+{
+    bool is_expert = sim_buffer_is_expert(param->buffer);
+    if (p->scenario->optimizer != SIM_OPTIMIZER_MUON)
+        return 2 * is_expert + param->is_vector;
+    return sim_param_is_orthogonalized(p->scenario, param) ? is_expert : 2U + param->is_vector;
+}
+
+static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, uint32_t group, sim_owned_f visit,
                         void *arg)
 {
     sim_player_chunk_t *chunk = &p->chunks[c];
     const sim_param_t *param = &chunk->chunk.params.params[i];
-    if (param->is_vector != group.is_vector ||
-        sim_buffer_is_expert(param->buffer) != group.is_expert)
+    if (group_of(p, param) != group)
         return true;
     uint64_t n_elements = owned_elements(p, chunk, i);
     p->now.chunk = (uint16_t)c;
     return n_elements == 0 || visit(p, param, n_elements, arg);
 }
 
-/* In the order of the optimizers: the decayed parameters of all chunks, then the vectors, then the
- * same for experts that are reduced apart; within a chunk as registered, or as they lie in the
- * buffer, which is the other way round. */
+/* Within a chunk as registered, or as they lie in the buffer, which is the other way round. */
 bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
 {
-    static const group_t groups[] = {
-        { false, false }, { false, true }, { true, false }, { true, true }
-    };
-    for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
+    bool reversed = sim_sharding_has_param_buffer(p->sharding);
+    for (uint32_t group = 0; group < N_GROUPS; group++) {
         for (uint32_t c = 0; c < p->n_chunks; c++) {
             uint32_t n = p->chunks[c].chunk.params.n;
             for (uint32_t k = 0; k < n; k++) {
-                uint32_t i = p->scenario->use_distributed_optimizer ? n - 1 - k : k;
-                if (!visit_owned(p, c, i, groups[g], visit, arg))
+                uint32_t i = reversed ? n - 1 - k : k;
+                if (!visit_owned(p, c, i, group, visit, arg))
                     return false;
             }
         }

@@ -30,7 +30,8 @@ static bool params_equal(const sim_params_t *a, const sim_params_t *b)
         const sim_param_t *x = &a->params[i], *y = &b->params[i];
         if (strcmp(x->name, y->name) != 0 || x->n_elements != y->n_elements ||
             x->layer != y->layer || x->module != y->module || x->buffer != y->buffer ||
-            x->is_vector != y->is_vector || x->is_shared_embedding != y->is_shared_embedding)
+            x->is_vector != y->is_vector || x->rows != y->rows || x->split != y->split ||
+            x->is_shared_embedding != y->is_shared_embedding)
             return false;
     }
     return true;

@@ -56,7 +56,7 @@ static bool add_state(sim_player_t *p, sim_statics_t *list, const sim_param_t *p
     return sim_player_add_static(p, list, &tensor, 0);
 }
 
-static bool touch(sim_player_t *p, const sim_param_t *param, const char *name, uint64_t bytes)
+bool sim_player_touch(sim_player_t *p, const sim_param_t *param, const char *name, uint64_t bytes)
 {
     sim_tensor_t tensor = { .name = name,
                             .bytes = bytes,
@@ -105,8 +105,10 @@ static bool add_moments(sim_player_t *p, const sim_param_t *param, uint64_t n_el
 {
     const sim_scenario_t *s = p->scenario;
     (void)arg;
-    if (s->optimizer != SIM_OPTIMIZER_ADAM)
+    if (s->optimizer == SIM_OPTIMIZER_SGD || sim_param_is_orthogonalized(s, param))
         return add_state(p, &p->optimizer, param, "momentum", n_elements * FP32_BYTES);
+    if (s->optimizer == SIM_OPTIMIZER_MUON && s->muon_scalar_optimizer == SIM_SCALAR_LION)
+        return add_state(p, &p->optimizer, param, "exp_avg", n_elements * FP32_BYTES);
     return add_state(p, &p->optimizer, param, "exp_avg",
                      n_elements * moment_bytes(p, s->exp_avg_dtype)) &&
            add_state(p, &p->optimizer, param, "exp_avg_sq",
@@ -144,11 +146,13 @@ static bool add_converted(sim_player_t *p, const sim_param_t *param, uint64_t n_
     return true;
 }
 
-static bool adam_step(sim_player_t *p)
+static bool update(sim_player_t *p)
 {
     if (!p->has_moments && !sim_player_foreach_owned(p, add_moments, NULL))
         return false;
     p->has_moments = true;
+    if (p->scenario->optimizer == SIM_OPTIMIZER_MUON && !sim_player_orthogonalize(p))
+        return false;
     bool ok = n_converted_states(p) == 0 ||
               sim_player_foreach_owned(p, add_converted, &p->step_temporaries);
     if (ok)
@@ -166,7 +170,7 @@ static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_
 static bool count_zeros(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
 {
     (void)arg;
-    return touch(p, param, "nonzero_mask", n_elements);
+    return sim_player_touch(p, param, "nonzero_mask", n_elements);
 }
 
 static bool has_grad_copies(const sim_player_t *p)
@@ -204,7 +208,7 @@ static bool step(sim_player_t *p, bool is_skipped)
         return true;
     if (s->log_num_zeros_in_grad && !sim_player_foreach_owned(p, count_zeros, NULL))
         return false;
-    if (!adam_step(p))
+    if (!update(p) || (p->sharding == SIM_SHARDING_DEALT && !sim_player_send_dealt(p)))
         return false;
     return !s->log_params_norm || !adam_owns_main_params(p) || params_norm(p);
 }

@@ -10,6 +10,7 @@
 #include "sim/memory/caching_allocator.h"
 #include "sim/model/chunk.h"
 #include "sim/model/ddp_buffer.h"
+#include "sim/model/sharding.h"
 #include "sim/schedule/order.h"
 
 /* A tensor that lives outside the tapes. */
@@ -40,6 +41,7 @@ typedef struct {
 typedef struct {
     sim_chunk_t chunk;
     sim_ddp_buffer_t ddp[SIM_N_BUFFERS];
+    uint64_t *dealt_to;   /* by parameter, with SIM_SHARDING_DEALT: data parallel rank; owned */
     sim_statics_t params; /* individual parameters, as long as they are */
     sim_slots_t *passes;  /* by micro-batch; slots NULL when not in flight */
     sim_block_t **spare;  /* slot arrays to use again */
@@ -50,6 +52,7 @@ typedef struct {
 typedef struct {
     const sim_scenario_t *scenario;
     sim_dims_t dims;
+    sim_sharding_t sharding;
     sim_place_t place;
     sim_device_t *device;
     sim_alloc_t *alloc;
@@ -128,6 +131,16 @@ bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iterati
 
 /* Bytes of an element of the gradient buffers. */
 uint64_t sim_player_grad_bytes(const sim_player_t *p);
+
+/* Bytes that live for one call. */
+bool sim_player_touch(sim_player_t *p, const sim_param_t *param, const char *name, uint64_t bytes);
+
+/* Muon's updates of the matrices this rank owns: what Newton-Schulz iterations need beside state.
+ */
+bool sim_player_orthogonalize(sim_player_t *p);
+
+/* With SIM_SHARDING_DEALT, after the step: every rank gets what the others have updated. */
+bool sim_player_send_dealt(sim_player_t *p);
 
 bool sim_player_build_optimizer(sim_player_t *p);
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */

@@ -5,6 +5,7 @@
 #include "sim/base/xmem.h"
 #include "sim/engine/outside.h"
 #include "sim/engine/player.h"
+#include "sim/model/software.h"
 
 #include <stdlib.h>
 
@@ -30,10 +31,11 @@ static void init_chunk(sim_player_t *p, uint32_t c)
     const topo_chunk_t *layers = topo_stages_chunk(&s->stages, p->place.pp, c);
     sim_chunk_init(&chunk->chunk, s, &p->dims, layers, p->place.tp, &p->persistent);
     sim_ddp_config_t ddp = {
-        .distributed_optimizer = s->use_distributed_optimizer,
+        .distributed_optimizer = sim_sharding_has_param_buffer(p->sharding),
         .bucket_elements =
             bucket_elements(s, &chunk->chunk.params, c, p->place.pp, p->place.dense.n_shards),
         .pad_for_busbw = s->ddp_pad_buckets_for_high_nccl_busbw,
+        .by_cost = sim_software_has(s, SIM_SOFTWARE_LAYER_WISE_BY_COST),
     };
     for (int which = 0; which < SIM_N_BUFFERS; which++) {
         ddp.n_shards = sim_place_share(&p->place, (sim_buffer_t)which)->n_shards;
@@ -52,6 +54,7 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
     free(chunk->passes);
     free(chunk->spare);
     free(chunk->params.items);
+    free(chunk->dealt_to);
     for (int which = 0; which < SIM_N_BUFFERS; which++)
         sim_ddp_buffer_fini(&chunk->ddp[which]);
     sim_chunk_fini(&chunk->chunk);
@@ -74,6 +77,20 @@ void sim_player_fini(sim_player_t *p)
     free(p->step_temporaries.items);
     free(p->owners);
     free(p->alive);
+}
+
+static void deal_parameters(sim_player_t *p)
+{
+    const sim_params_t **params = base_xcalloc(p->n_chunks, sizeof(*params));
+    uint64_t **owners = base_xcalloc(p->n_chunks, sizeof(*owners));
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        params[c] = &p->chunks[c].chunk.params;
+        owners[c] = p->chunks[c].dealt_to = base_xcalloc(params[c]->n, sizeof(*owners[c]));
+    }
+    sim_sharding_deal(p->scenario, params, p->n_chunks, p->place.dense.n_shards,
+                      p->place.expert.n_shards, owners);
+    free(params);
+    free(owners);
 }
 
 static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *err)
@@ -108,7 +125,7 @@ base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place
 base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
                                       const sim_place_t *place, base_err_t *err)
 {
-    *p = (sim_player_t){ .scenario = s, .place = *place };
+    *p = (sim_player_t){ .scenario = s, .place = *place, .sharding = sim_sharding_of(s) };
     base_status_t status = sim_dims_init(&p->dims, s, err);
     if (status == BASE_OK)
         status = sim_player_order(s, place, &p->order, err);
@@ -120,6 +137,8 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
     for (uint32_t c = 0; c < p->n_chunks; c++)
         init_chunk(p, c);
+    if (p->sharding == SIM_SHARDING_DEALT)
+        deal_parameters(p);
     p->persistent_blocks = base_xcalloc(p->persistent.n, sizeof(*p->persistent_blocks));
     for (uint32_t i = 0; i < p->persistent.n; i++)
         p->persistent_blocks[i] = SIM_BLOCK_NONE;

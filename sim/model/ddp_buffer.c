@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/model/whole_buffer.h"
 
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@
  * multiples of lcm(shards, 128), with the bus-bandwidth option also of 2^16. */
 enum { PARAM_START_ELEMENTS = 64, BUCKET_END_ELEMENTS = 128, BUSBW_ELEMENTS = 1 << 16 };
 
-static uint64_t end_divisor(const sim_ddp_config_t *config)
+uint64_t sim_ddp_bucket_divisor(const sim_ddp_config_t *config)
 {
     uint64_t divisor = base_u64_lcm(config->n_shards, BUCKET_END_ELEMENTS);
     return config->pad_for_busbw ? base_u64_lcm(divisor, BUSBW_ELEMENTS) : divisor;
@@ -22,7 +23,7 @@ static void close_bucket(sim_ddp_buffer_t *buffer, const sim_ddp_config_t *confi
                          uint64_t *end_p)
 {
     if (config->distributed_optimizer)
-        *end_p = base_u64_round_up(*end_p, end_divisor(config));
+        *end_p = base_u64_round_up(*end_p, sim_ddp_bucket_divisor(config));
     buffer->buckets =
         base_xrealloc(buffer->buckets, buffer->n_buckets + 1, sizeof(*buffer->buckets));
     buffer->buckets[buffer->n_buckets++] = (sim_ddp_range_t){ start, *end_p };
@@ -31,6 +32,10 @@ static void close_bucket(sim_ddp_buffer_t *buffer, const sim_ddp_config_t *confi
 void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params, sim_buffer_t which,
                          const sim_ddp_config_t *config)
 {
+    if (sim_buffer_is_whole(which)) {
+        sim_whole_buffer_init(buffer, params, which, config);
+        return;
+    }
     *buffer = (sim_ddp_buffer_t){ .n_params = params->n };
     buffer->params = base_xcalloc(params->n, sizeof(*buffer->params));
     uint64_t bucket_start = 0, end = 0;

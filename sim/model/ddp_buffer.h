@@ -15,6 +15,7 @@ typedef struct {
     uint64_t n_shards;          /* ranks that share the optimizer state; 1 without it */
     uint64_t bucket_elements;   /* a bucket closes when it has this many; 0 = one bucket */
     bool pad_for_busbw;         /* ddp_pad_buckets_for_high_nccl_busbw */
+    bool by_cost; /* layer-wise buffers: balance what an update costs, not elements; fill padding */
 } sim_ddp_config_t;
 
 typedef struct {
@@ -27,6 +28,9 @@ typedef struct {
     uint32_t n_params, n_buckets;
     uint64_t n_elements; /* of the whole buffer, padding included */
 } sim_ddp_buffer_t;
+
+/* What the elements of a bucket are a multiple of with the distributed optimizer. */
+uint64_t sim_ddp_bucket_divisor(const sim_ddp_config_t *config);
 
 /* Lay out the parameters of kind `which`; the others get empty ranges. */
 void sim_ddp_buffer_init(sim_ddp_buffer_t *buffer, const sim_params_t *params, sim_buffer_t which,

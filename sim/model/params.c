@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/model/adapter.h"
+#include "sim/model/sharding.h"
 
 #include <stdlib.h>
 
@@ -17,8 +18,10 @@ typedef struct {
     bool freezes; /* what is added is frozen */
 } list_t;
 
-static void add(list_t *l, const char *name, uint64_t n_elements)
+/* A matrix of `rows` outputs and `cols` inputs, of which this rank has what is given here. */
+static void add(list_t *l, const char *name, uint64_t rows, uint64_t cols)
 {
+    uint64_t n_elements = rows * cols;
     if (n_elements == 0)
         return;
     sim_params_t *p = l->out;
@@ -28,6 +31,7 @@ static void add(list_t *l, const char *name, uint64_t n_elements)
     }
     p->params[p->n++] = (sim_param_t){ .name = name,
                                        .n_elements = n_elements,
+                                       .rows = rows,
                                        .layer = l->layer,
                                        .module = l->module,
                                        .is_frozen = l->freezes };
@@ -37,7 +41,7 @@ static void add(list_t *l, const char *name, uint64_t n_elements)
 static void add_vector(list_t *l, const char *name, uint64_t n_elements)
 {
     uint32_t before = l->out->n;
-    add(l, name, n_elements);
+    add(l, name, n_elements, 1);
     if (l->out->n > before)
         l->out->params[before].is_vector = true;
 }
@@ -51,10 +55,13 @@ static void add_norm(list_t *l, const sim_dims_t *d, const char *weight, const c
 }
 
 /* With FP8 parameters the weights of the linears are stored quantised; the rest is not. */
-static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements)
+static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, sim_split_t split,
+                       uint64_t rows, uint64_t cols)
 {
     uint32_t before = l->out->n;
-    add(l, name, n_elements);
+    add(l, name, rows, cols);
+    if (l->out->n > before)
+        l->out->params[before].split = (uint8_t)split;
     bool in_bf16 =
         s->first_last_layers_bf16 && (l->layer < s->num_layers_at_start_in_bf16 ||
                                       l->layer + s->num_layers_at_end_in_bf16 >= s->num_layers);
@@ -70,8 +77,8 @@ static void add_adapter_of_rank(list_t *l, uint64_t rank, uint64_t in, uint64_t 
 {
     uint32_t before = l->out->n;
     l->freezes = false;
-    add(l, "adapter.linear_in.weight", rank * in / tp);
-    add(l, "adapter.linear_out.weight", rank * out / tp);
+    add(l, "adapter.linear_in.weight", rank, in / tp);
+    add(l, "adapter.linear_out.weight", out / tp, rank);
     l->freezes = true;
     for (uint32_t i = before; i < l->out->n; i++)
         l->out->params[i].buffer = (uint8_t)buffer;
@@ -96,12 +103,12 @@ static void add_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *
 {
     uint64_t query_rows = d->heads_tp * d->head_dim;
     l->module = SIM_MOD_PROJ;
-    add_weight(l, s, "linear_proj.weight", d->h * query_rows);
+    add_weight(l, s, "linear_proj.weight", SIM_SPLIT_COLS, d->h, query_rows);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
     add_adapter(l, s, SIM_TARGET_PROJ, d->heads * d->head_dim, d->h, d->tp);
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "linear_qkv.layer_norm_weight", "linear_qkv.layer_norm_bias", d->h);
-    add_weight(l, s, "linear_qkv.weight", d->qkv_rows * d->h);
+    add_weight(l, s, "linear_qkv.weight", SIM_SPLIT_ROWS, d->qkv_rows, d->h);
     add_vector(l, "linear_qkv.bias", s->add_bias_linear || s->add_qkv_bias ? d->qkv_rows : 0);
     add_adapter(l, s, SIM_TARGET_QKV, d->h, d->qkv_rows * d->tp, d->tp);
     if (s->qk_layernorm) {
@@ -119,26 +126,26 @@ static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     l->module = SIM_MOD_QKV;
     add_norm(l, d, "input_layernorm.weight", "input_layernorm.bias", d->h);
     l->module = SIM_MOD_PROJ;
-    add_weight(l, s, "linear_proj.weight", d->h * d->heads_tp * m->v_dim);
+    add_weight(l, s, "linear_proj.weight", SIM_SPLIT_COLS, d->h, d->heads_tp * m->v_dim);
     add_vector(l, "linear_proj.bias", s->add_bias_linear ? d->h : 0);
     add_adapter(l, s, SIM_TARGET_PROJ, d->heads * m->v_dim, d->h, d->tp);
     l->module = SIM_MOD_QKV;
     uint64_t q_rows = d->heads_tp * m->qk_dim;
     if (m->q_rank > 0) {
-        add_weight(l, s, "linear_q_down_proj.weight", m->q_rank * d->h);
+        add_weight(l, s, "linear_q_down_proj.weight", SIM_SPLIT_NONE, m->q_rank, d->h);
         if (s->qk_layernorm)
             add_norm(l, d, "linear_q_up_proj.layer_norm_weight", "linear_q_up_proj.layer_norm_bias",
                      m->q_rank);
-        add_weight(l, s, "linear_q_up_proj.weight", q_rows * m->q_rank);
+        add_weight(l, s, "linear_q_up_proj.weight", SIM_SPLIT_ROWS, q_rows, m->q_rank);
     } else {
-        add_weight(l, s, "linear_q_proj.weight", q_rows * d->h);
+        add_weight(l, s, "linear_q_proj.weight", SIM_SPLIT_ROWS, q_rows, d->h);
     }
-    add_weight(l, s, "linear_kv_down_proj.weight", (m->kv_rank + m->rope_dim) * d->h);
+    add_weight(l, s, "linear_kv_down_proj.weight", SIM_SPLIT_NONE, m->kv_rank + m->rope_dim, d->h);
     if (s->qk_layernorm)
         add_norm(l, d, "linear_kv_up_proj.layer_norm_weight", "linear_kv_up_proj.layer_norm_bias",
                  m->kv_rank);
-    add_weight(l, s, "linear_kv_up_proj.weight",
-               d->heads_tp * (m->nope_dim + m->v_dim) * m->kv_rank);
+    add_weight(l, s, "linear_kv_up_proj.weight", SIM_SPLIT_ROWS,
+               d->heads_tp * (m->nope_dim + m->v_dim), m->kv_rank);
 }
 
 static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
@@ -146,19 +153,19 @@ static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     uint64_t fc1_rows = d->gate * d->ffn / d->tp;
     l->module = SIM_MOD_FC1;
     add_norm(l, d, "linear_fc1.layer_norm_weight", "linear_fc1.layer_norm_bias", d->h);
-    add_weight(l, s, "linear_fc1.weight", fc1_rows * d->h);
+    add_weight(l, s, "linear_fc1.weight", SIM_SPLIT_ROWS, fc1_rows, d->h);
     add_vector(l, "linear_fc1.bias", s->add_bias_linear ? fc1_rows : 0);
     add_adapter(l, s, SIM_TARGET_FC1, d->h, fc1_rows * d->tp, d->tp);
     l->module = SIM_MOD_FC2;
-    add_weight(l, s, "linear_fc2.weight", d->h * (d->ffn / d->tp));
+    add_weight(l, s, "linear_fc2.weight", SIM_SPLIT_COLS, d->h, d->ffn / d->tp);
     add_vector(l, "linear_fc2.bias", s->add_bias_linear ? d->h : 0);
     add_adapter(l, s, SIM_TARGET_FC2, d->ffn, d->h, d->tp);
 }
 
-static void add_expert(list_t *l, const sim_scenario_t *s, const char *name, uint64_t n_elements,
-                       bool is_apart)
+static void add_expert(list_t *l, const sim_scenario_t *s, const char *name, sim_split_t split,
+                       uint64_t rows, uint64_t cols, bool is_apart)
 {
-    add_weight(l, s, name, n_elements);
+    add_weight(l, s, name, split, rows, cols);
     sim_param_t *p = &l->out->params[l->out->n - 1];
     if (is_apart)
         p->buffer = p->buffer == SIM_BUFFER_DENSE_FP8 ? SIM_BUFFER_EXPERT_FP8 : SIM_BUFFER_EXPERT;
@@ -185,17 +192,17 @@ static void add_experts(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     bool grouped = s->moe_grouped_gemm;
     l->module = SIM_MOD_EXPERTS;
     for (uint64_t i = 0; i < m->n_local; i++) {
-        add_expert(l, s, "experts.linear_fc1.weight", fc1_rows * m->h, apart);
+        add_expert(l, s, "experts.linear_fc1.weight", SIM_SPLIT_ROWS, fc1_rows, m->h, apart);
         if (!grouped) {
             add_expert_bias(l, s, "experts.linear_fc1.bias", fc1_rows, apart);
-            add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+            add_expert(l, s, "experts.linear_fc2.weight", SIM_SPLIT_COLS, m->h, m->ffn_etp, apart);
             add_expert_bias(l, s, "experts.linear_fc2.bias", m->h, apart);
         }
     }
     for (uint64_t i = 0; grouped && i < m->n_local; i++)
         add_expert_bias(l, s, "experts.linear_fc1.bias", fc1_rows, apart);
     for (uint64_t i = 0; grouped && i < m->n_local; i++)
-        add_expert(l, s, "experts.linear_fc2.weight", m->h * m->ffn_etp, apart);
+        add_expert(l, s, "experts.linear_fc2.weight", SIM_SPLIT_COLS, m->h, m->ffn_etp, apart);
     for (uint64_t i = 0; grouped && i < m->n_local; i++)
         add_expert_bias(l, s, "experts.linear_fc2.bias", m->h, apart);
 }
@@ -222,17 +229,18 @@ static void add_moe(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     const sim_moe_dims_t *m = &d->moe;
     l->module = SIM_MOD_ROUTER;
     add_norm(l, d, "pre_mlp_layernorm.weight", "pre_mlp_layernorm.bias", d->h);
-    add(l, "router.weight", m->n_experts * d->h);
+    add(l, "router.weight", m->n_experts, d->h);
     add_vector(l, "router.bias", s->add_bias_linear ? m->n_experts : 0);
     l->module = SIM_MOD_DISPATCH;
-    add_weight(l, s, "fc1_latent_proj.weight", m->latent * d->h);
-    add_weight(l, s, "fc2_latent_proj.weight", d->h * m->latent);
+    add_weight(l, s, "fc1_latent_proj.weight", SIM_SPLIT_NONE, m->latent, d->h);
+    add_weight(l, s, "fc2_latent_proj.weight", SIM_SPLIT_NONE, d->h, m->latent);
     add_experts(l, s, d);
     add_expert_adapters(l, s, d);
     l->module = SIM_MOD_SHARED_EXPERTS;
-    add(l, "shared_experts.gate_weight", s->moe_shared_expert_gate && m->shared_ffn > 0 ? d->h : 0);
-    add_weight(l, s, "shared_experts.linear_fc1.weight", d->gate * m->shared_ffn * d->h);
-    add_weight(l, s, "shared_experts.linear_fc2.weight", d->h * m->shared_ffn);
+    add(l, "shared_experts.gate_weight", s->moe_shared_expert_gate && m->shared_ffn > 0, d->h);
+    add_weight(l, s, "shared_experts.linear_fc1.weight", SIM_SPLIT_ROWS, d->gate * m->shared_ffn,
+               d->h);
+    add_weight(l, s, "shared_experts.linear_fc2.weight", SIM_SPLIT_COLS, d->h, m->shared_ffn);
     if (m->shared_ffn > 0) {
         add_adapter(l, s, SIM_TARGET_FC1, d->h, d->gate * m->shared_ffn * d->tp, d->tp);
         add_adapter(l, s, SIM_TARGET_FC2, m->shared_ffn * d->tp, d->h, d->tp);
@@ -259,7 +267,7 @@ static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uin
     l->module = SIM_MOD_MTP;
     add_norm(l, d, "enorm.weight", "enorm.bias", d->h);
     add_norm(l, d, "hnorm.weight", "hnorm.bias", d->h);
-    add_weight(l, s, "eh_proj.weight", d->h / d->tp * 2 * d->h);
+    add_weight(l, s, "eh_proj.weight", SIM_SPLIT_ROWS, d->h / d->tp, 2 * d->h);
     add_layer(l, s, d, s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
     l->module = SIM_MOD_MTP;
     add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
@@ -269,7 +277,7 @@ static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uin
 static void add_bert_head(list_t *l, const sim_dims_t *d)
 {
     l->module = SIM_MOD_OUTPUT;
-    add(l, "lm_head.dense.weight", d->h * d->h);
+    add(l, "lm_head.dense.weight", d->h, d->h);
     add_vector(l, "lm_head.dense.bias", d->h);
     add_vector(l, "lm_head.layer_norm.weight", d->h);
     add_vector(l, "lm_head.layer_norm.bias", d->h);
@@ -282,10 +290,23 @@ static void add_bert_output(list_t *l, const sim_scenario_t *s, const sim_dims_t
     add_vector(l, "output_layer.bias", d->vocab_tp);
     if (!s->bert_binary_head)
         return;
-    add(l, "binary_head.weight", 2 * d->h);
+    add(l, "binary_head.weight", 2, d->h);
     add_vector(l, "binary_head.bias", 2);
-    add(l, "pooler.dense.weight", d->h * d->h);
+    add(l, "pooler.dense.weight", d->h, d->h);
     add_vector(l, "pooler.dense.bias", d->h);
+}
+
+/* The layer-wise optimizer's matrices have buffers of their own (tag_params_for_buffer_routing). */
+static void route_to_buffers(sim_params_t *params, const sim_scenario_t *s)
+{
+    if (sim_sharding_of(s) != SIM_SHARDING_WHOLE)
+        return;
+    for (uint32_t i = 0; i < params->n; i++) {
+        sim_param_t *p = &params->params[i];
+        if (sim_param_is_orthogonalized(s, p))
+            p->buffer =
+                sim_buffer_is_expert(p->buffer) ? SIM_BUFFER_EXPERT_WHOLE : SIM_BUFFER_DENSE_WHOLE;
+    }
 }
 
 bool sim_params_has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
@@ -306,13 +327,14 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
     bool has_embedding = chunk->has_embedding || chunk->n_mtp_layers > 0;
     if (has_embedding) {
         l.module = SIM_MOD_EMBEDDING;
-        add(&l, "word_embeddings.weight", d->vocab_tp * d->h);
+        add(&l, "word_embeddings.weight", d->vocab_tp, d->h);
+        params->params[params->n - 1].is_embedding = true;
         params->params[params->n - 1].is_shared_embedding =
             (tied || s->mtp_num_layers > 0) && pipelined;
         if (s->position_embedding_type == SIM_POS_LEARNED)
-            add(&l, "position_embeddings.weight", s->max_position_embeddings * d->h);
+            add(&l, "position_embeddings.weight", s->max_position_embeddings, d->h);
         if (s->model_type == SIM_MODEL_BERT && s->bert_binary_head)
-            add(&l, "tokentype_embeddings.weight", 2 * d->h);
+            add(&l, "tokentype_embeddings.weight", 2, d->h);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         l.layer = (uint16_t)(chunk->first_layer + i);
@@ -333,12 +355,14 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
         /* Tied weights are the embedding itself unless the two are on different stages. */
         if (!tied || !has_embedding) {
             l.module = SIM_MOD_OUTPUT;
-            add(&l, "output_layer.weight", d->vocab_tp * d->h);
+            add(&l, "output_layer.weight", d->vocab_tp, d->h);
+            params->params[params->n - 1].is_embedding = true;
             params->params[params->n - 1].is_shared_embedding = tied && pipelined;
         }
     }
     if (chunk->has_loss && is_bert)
         add_bert_output(&l, s, d);
+    route_to_buffers(params, s);
 }
 
 void sim_params_fini(sim_params_t *params)

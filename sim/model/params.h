@@ -17,12 +17,20 @@ typedef enum {
     SIM_BUFFER_DENSE_FP8,
     SIM_BUFFER_EXPERT,
     SIM_BUFFER_EXPERT_FP8,
+    SIM_BUFFER_DENSE_WHOLE, /* matrices that one data parallel rank updates as a whole */
+    SIM_BUFFER_EXPERT_WHOLE,
     SIM_N_BUFFERS,
 } sim_buffer_t;
 
 static inline bool sim_buffer_is_expert(sim_buffer_t buffer)
 {
-    return buffer == SIM_BUFFER_EXPERT || buffer == SIM_BUFFER_EXPERT_FP8;
+    return buffer == SIM_BUFFER_EXPERT || buffer == SIM_BUFFER_EXPERT_FP8 ||
+           buffer == SIM_BUFFER_EXPERT_WHOLE;
+}
+
+static inline bool sim_buffer_is_whole(sim_buffer_t buffer)
+{
+    return buffer == SIM_BUFFER_DENSE_WHOLE || buffer == SIM_BUFFER_EXPERT_WHOLE;
 }
 
 static inline bool sim_buffer_is_fp8(sim_buffer_t buffer)
@@ -30,14 +38,20 @@ static inline bool sim_buffer_is_fp8(sim_buffer_t buffer)
     return buffer == SIM_BUFFER_DENSE_FP8 || buffer == SIM_BUFFER_EXPERT_FP8;
 }
 
+/* What tensor parallel ranks share of a matrix. */
+typedef enum { SIM_SPLIT_NONE, SIM_SPLIT_ROWS, SIM_SPLIT_COLS } sim_split_t;
+
 typedef struct {
     const char *name; /* static text */
     uint64_t n_elements;
+    uint64_t rows;            /* of a matrix, on this rank */
+    uint8_t split;            /* sim_split_t */
     uint16_t layer;           /* global decoder layer or SIM_NO_LAYER */
     uint8_t module;           /* sim_module_t */
     uint8_t buffer;           /* sim_buffer_t */
     bool is_vector;           /* bias or norm: not decayed, and so in the second parameter group */
     bool is_frozen;           /* fine-tuning with adapters: no gradient, no optimizer state */
+    bool is_embedding;        /* word embedding or output layer */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
 

@@ -12,8 +12,8 @@ static const struct {
     /* Megatron-LM e7c55de99e (2025-08-01), tensor_parallel/layers.py. */
     [SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD] = { 20250801, 0 },
     /* Megatron-LM 5e4fc931ba (2026-05-21) moves a batch to the GPU inside the dictionary that
-     * RerunDataIterator has saved; bf32f4415e (2026-07-06) saves a copy. */
-    [SIM_SOFTWARE_SAVED_BATCHES_ON_GPU] = { 20260521, 20260709 },
+     * RerunDataIterator has saved (a run recorded that day was without); bf32f4415e (2026-07-06) saves a copy. */
+    [SIM_SOFTWARE_SAVED_BATCHES_ON_GPU] = { 20260522, 20260709 },
     /* Measured: without CUBLAS_WORKSPACE_CONFIG a GB200 holds 47.75 MiB less than an H100 in the
      * containers up to 26.02, and the same in 26.04. */
     [SIM_SOFTWARE_BLACKWELL_WORKSPACE] = { 20260501, 0 },
@@ -23,6 +23,10 @@ static const struct {
     [SIM_SOFTWARE_NORM_COPIES_VIEWS] = { 20241105, 0 },
     /* TransformerEngine 459e7cf49 (2026-02-25), in release 2.14 and the container 26.04. */
     [SIM_SOFTWARE_ADAM_BF16_MOMENTS] = { 20260501, 0 },
+    /* Megatron-LM 0044db1f20; the week before (c1e938b039) all parameters were in that layout. */
+    [SIM_SOFTWARE_LAYER_WISE_LAYOUT] = { 20260520, 0 },
+    /* Megatron-LM e0ccd26776 (2026-08-11), 85344907be (2026-08-12). */
+    [SIM_SOFTWARE_LAYER_WISE_BY_COST] = { 20260812, 0 },
 };
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)

@@ -24,6 +24,10 @@ typedef enum {
     SIM_SOFTWARE_NORM_COPIES_VIEWS,
     /* Transformer Engine's Adam reads and writes two bf16 moments as they are stored. */
     SIM_SOFTWARE_ADAM_BF16_MOMENTS,
+    /* The layer-wise optimizer's matrices have a buffer of their own, laid out for it. */
+    SIM_SOFTWARE_LAYER_WISE_LAYOUT,
+    /* That layout balances the cost of updates and fills its padding. */
+    SIM_SOFTWARE_LAYER_WISE_BY_COST,
 } sim_software_t;
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);

@@ -498,10 +498,20 @@ static void resolve_recompute(sim_import_t *import)
 static void resolve_optimizer(sim_import_t *import)
 {
     const char *optimizer = value_of(import, "optimizer");
-    if (optimizer == NULL || strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "sgd") == 0)
+    if (optimizer == NULL || strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "sgd") == 0 ||
+        strcmp(optimizer, "muon") == 0)
         emit_or_default(import, "optimizer", "optimizer", "optimizer", "adam");
-    else
+    else if (strcmp(optimizer, "dist_muon") == 0) {
+        emit(import, "optimizer", "optimizer", "muon", "optimizer", NULL);
+        emit_bool(import, "optimizer", "use_distributed_optimizer", true, "optimizer", NULL);
+    } else {
         refuse(import, find(import, "optimizer"));
+    }
+    if (given(import, "muon-no-split-qkv"))
+        emit_bool(import, "optimizer", "muon_split_qkv", false, "muon-no-split-qkv", NULL);
+    if (given(import, "no-use-layer-wise-param-layout"))
+        emit_bool(import, "optimizer", "use_layer_wise_param_layout", false,
+                  "no-use-layer-wise-param-layout", NULL);
     if (given(import, "decoupled-lr"))
         emit_bool(import, "optimizer", "decoupled_lr", true, "decoupled-lr", NULL);
 }

@@ -157,6 +157,12 @@ static const row_t keys[] = {
     { "main-params-dtype=", NULL, false, "optimizer.main_params_dtype", NULL },
     { "exp-avg-dtype=", NULL, false, "optimizer.exp_avg_dtype", NULL },
     { "exp-avg-sq-dtype=", NULL, false, "optimizer.exp_avg_sq_dtype", NULL },
+    { "no-use-layer-wise-param-layout", "use_layer_wise_param_layout", true, NULL, NULL },
+    { "muon-no-split-qkv", "muon_split_qkv", true, NULL, NULL },
+    { "muon-nesterov", NULL, false, "optimizer.muon_nesterov", NULL },
+    { "muon-tp-mode=", NULL, false, "optimizer.muon_tp_mode", NULL },
+    { "muon-fp32-matmul-prec=", NULL, false, "optimizer.muon_fp32_matmul_prec", NULL },
+    { "muon-scalar-optimizer=", NULL, false, "optimizer.muon_scalar_optimizer", NULL },
     { "log-params-norm", NULL, false, "optimizer.log_params_norm", NULL },
     { "log-num-zeros-in-grad", NULL, false, "optimizer.log_num_zeros_in_grad", NULL },
     { "decoupled-lr=", NULL, false, NULL, NULL },
@@ -464,9 +470,8 @@ static const char no_effect[] =
     "wandb-exp-name= wandb-save-dir= wandb-entity= logging-level= log-energy otel-enabled "
     "otel-service-name= otel-span-groups= weight-decay= apply-wd-to-qk-layernorm "
     "clip-grad= adam-beta1= adam-beta2= adam-eps= sgd-momentum= muon-momentum= "
-    "muon-no-split-qkv muon-nesterov muon-scale-mode= muon-fp32-matmul-prec= "
-    "muon-coefficient-type= muon-num-ns-steps= muon-tp-mode= muon-use-syrk "
-    "muon-extra-scale-factor= muon-scalar-optimizer= lion-beta1= lion-beta2= "
+    "muon-scale-mode= muon-coefficient-type= muon-num-ns-steps= muon-use-syrk "
+    "muon-extra-scale-factor= lion-beta1= lion-beta2= "
     "no-weight-decay-cond-type= refit-method= profile profile-step-start= "
     "profile-step-end= use-pytorch-profiler pytorch-profiler-collect-shapes "
     "pytorch-profiler-collect-callstack pytorch-profiler-collect-chakra profile-ranks* "
@@ -519,7 +524,7 @@ static const char no_effect[] =
     "disable-flight-recorder-include-only-active no-flight-recorder-extra-dump-on-exec "
     "disable-flight-recorder-extra-dump-on-exec disable-jit-fuser "
     "ddp-average-in-collective overlap-param-gather-with-optimizer-step "
-    "no-align-param-gather no-use-layer-wise-param-layout fake-process-group eval-iters= "
+    "no-align-param-gather fake-process-group eval-iters= "
     "eval-interval= start-eval-at-iter= eval-global-batch-size= eval-micro-batch-size= "
     "skip-train test-mode full-validation multiple-validation-sets validation-set-names* "
     "vocab-file= merge-file= vocab-extra-ids= tokenizer-model= tokenizer-metadata= "

@@ -117,7 +117,16 @@ typedef enum {
     SIM_TARGET_FC2 = 1 << 3,
 } sim_target_t;
 
-typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD } sim_optimizer_t;
+typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD, SIM_OPTIMIZER_MUON } sim_optimizer_t;
+
+/* muon_scalar_optimizer: what updates embeddings, norms and biases beside Muon. */
+typedef enum { SIM_SCALAR_ADAM, SIM_SCALAR_LION } sim_scalar_t;
+
+/* muon_tp_mode: how tensor parallel ranks orthogonalize a matrix that they share. */
+typedef enum { SIM_MUON_DUPLICATED, SIM_MUON_DISTRIBUTED, SIM_MUON_BLOCKWISE } sim_muon_tp_t;
+
+/* muon_fp32_matmul_prec; medium iterates in bf16. */
+typedef enum { SIM_MATMUL_MEDIUM, SIM_MATMUL_HIGH, SIM_MATMUL_HIGHEST } sim_matmul_t;
 
 /* Where the synthetic device places a new segment; the values of sim_addresses_t. */
 typedef enum { SIM_PLACEMENT_BUMP, SIM_PLACEMENT_REUSE, SIM_PLACEMENT_DOWN } sim_placement_t;
@@ -217,7 +226,8 @@ typedef struct {
     bool cross_entropy_loss_fusion;
     sim_ce_impl_t cross_entropy_fusion_impl;
     bool deterministic_mode;
-    uint64_t empty_unused_memory_level; /* 0..2: Megatron-LM empties the cache once or twice a step */
+    uint64_t
+        empty_unused_memory_level; /* 0..2: Megatron-LM empties the cache once or twice a step */
     bool check_for_nan_in_loss_and_grad;
 
     /* [precision] */
@@ -244,6 +254,10 @@ typedef struct {
     uint64_t num_distributed_optimizer_instances;
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
+    bool use_layer_wise_param_layout, muon_split_qkv, muon_nesterov;
+    sim_muon_tp_t muon_tp_mode;
+    sim_matmul_t muon_fp32_matmul_prec;
+    sim_scalar_t muon_scalar_optimizer;
     bool log_params_norm, log_num_zeros_in_grad, decoupled_lr;
 
     /* [peft] */
@@ -352,8 +366,8 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag);
  */
 char *sim_scenario_text(const sim_scenario_t *scenario);
 
-/* What was given, and [sweep], as an INI file: it reads to a scenario that resolves alike, also after
- * the same keys were set in both. Keys from a hf_config are written out. The caller frees. */
+/* What was given, and [sweep], as an INI file: it reads to a scenario that resolves alike, also
+ * after the same keys were set in both. Keys from a hf_config are written out. The caller frees. */
 char *sim_scenario_given_text(const sim_scenario_t *scenario);
 
 /* Bytes of one element. */

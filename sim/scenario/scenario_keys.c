@@ -137,8 +137,8 @@ static const sim_choice_t optimizers[] = {
     { "adam", SIM_OPTIMIZER_ADAM },
     { "adamw", SIM_OPTIMIZER_ADAM },
     { "sgd", SIM_OPTIMIZER_SGD },
-    { "muon", SIM_CHOICE_NOT_SIMULATED },
-    { "dist_muon", SIM_CHOICE_NOT_SIMULATED },
+    { "muon", SIM_OPTIMIZER_MUON },
+    { "adaptive_muon", SIM_CHOICE_NOT_SIMULATED },
     { "lion", SIM_CHOICE_NOT_SIMULATED },
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
@@ -167,6 +167,23 @@ static const sim_choice_t targets[] = {
     { "linear_kv_down_proj", SIM_CHOICE_NOT_SIMULATED },
     { "linear_kv_up_proj", SIM_CHOICE_NOT_SIMULATED },
     { "router", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t scalars[] = {
+    { "adam", SIM_SCALAR_ADAM },
+    { "lion", SIM_SCALAR_LION },
+    { NULL, 0 },
+};
+static const sim_choice_t muon_tps[] = {
+    { "duplicated", SIM_MUON_DUPLICATED },
+    { "distributed", SIM_MUON_DISTRIBUTED },
+    { "blockwise", SIM_MUON_BLOCKWISE },
+    { NULL, 0 },
+};
+static const sim_choice_t matmuls[] = {
+    { "medium", SIM_MATMUL_MEDIUM },
+    { "high", SIM_MATMUL_HIGH },
+    { "highest", SIM_MATMUL_HIGHEST },
     { NULL, 0 },
 };
 static const sim_choice_t cp_comms[] = {
@@ -445,6 +462,12 @@ static const sim_key_t keys[] = {
     CHOICE("optimizer", main_params_dtype, "fp32", dtypes, "precision-aware: type of master parameters"),
     CHOICE("optimizer", exp_avg_dtype, "fp32", dtypes, "precision-aware: type of first moments"),
     CHOICE("optimizer", exp_avg_sq_dtype, "fp32", dtypes, "precision-aware: type of second moments"),
+    BOOL("optimizer", use_layer_wise_param_layout, "true", "muon with use_distributed_optimizer: matrices have buffers laid out so that each lies with one data parallel rank; false: whole parameters are dealt out by size"),
+    BOOL("optimizer", muon_split_qkv, "true", "muon: queries, keys and values are orthogonalized apart"),
+    BOOL("optimizer", muon_nesterov, "false", "muon: Nesterov momentum"),
+    CHOICE("optimizer", muon_tp_mode, "duplicated", muon_tps, "muon: how tensor parallel ranks orthogonalize the matrix that they share"),
+    CHOICE("optimizer", muon_fp32_matmul_prec, "medium", matmuls, "muon: precision of the iterations; medium: bf16"),
+    CHOICE("optimizer", muon_scalar_optimizer, "adam", scalars, "muon: optimizer of embeddings, output layer, norms and biases"),
     BOOL("optimizer", log_params_norm, "false", "compute the norm of the parameters"),
     BOOL("optimizer", log_num_zeros_in_grad, "false", "count zeros in the gradients"),
     BOOL("optimizer", decoupled_lr, "false", "a learning rate of its own for embedding and output layer"),

@@ -613,9 +613,14 @@ static char *find_reason(const json_t *record, const sim_import_t *import)
     return reason;
 }
 
-/* Megatron-LM names its test cases by nodes and GPUs of a node: "..._1N8G/...". */
-static uint64_t world_size_of_name(const char *id)
+/* Megatron-LM names its test cases by nodes and GPUs of a node, "..._1N8G/...", or by nodes alone,
+ * "..._1node/gb200-...", whose GPUs are those of a host of the record's. */
+static uint64_t world_size_of_name(const char *id, const char *gpu_name)
 {
+    const char *node = strstr(id, "_1node");
+    const topo_gpu_t *gpu = topo_gpu_find(gpu_name);
+    if (node != NULL && gpu != NULL && !isalnum((unsigned char)node[6]))
+        return gpu->node_gpus;
     for (const char *s = id; (s = strchr(s, '_')) != NULL;) {
         unsigned nodes, gpus;
         int used = 0;
@@ -630,9 +635,10 @@ static uint64_t world_size_of_name(const char *id)
 static void set_world_size(const json_t *record, sim_import_t *import)
 {
     char *world = sim_record_text(record, "world_size"), *id = sim_record_text(record, "id");
+    char *gpu = sim_record_text(record, "gpu");
     uint64_t n = strtoull(world, NULL, 10);
     if (n == 0) {
-        n = world_size_of_name(id);
+        n = world_size_of_name(id, gpu);
         if (n > 0)
             base_diag_add(&import->warnings, "number of GPUs taken from the record's name");
     }
@@ -640,6 +646,7 @@ static void set_world_size(const json_t *record, sim_import_t *import)
         sim_import_set_world_size(import, n, "record: world_size");
     free(world);
     free(id);
+    free(gpu);
 }
 
 void sim_record_import(const json_t *record, sim_import_t *import, char **reason_p)
