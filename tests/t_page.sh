@@ -72,7 +72,7 @@ for view in "job.html 1280 1" "job.html 400 0" "oom.html 1280 0" "oom.html 400 1
   check "$1 at $2 pixels, scheme $3: nothing on the console" sh -c '! grep CONSOLE dom.err'
   check "$1 at $2 pixels, scheme $3: charts are drawn" sh -c '
     grep -q "data-category=\"parameters\"" view.dom && grep -q "class=\"pass\"" view.dom &&
-    grep -q "class=\"gap\"" view.dom && grep -q "data-part=" view.dom'
+    grep -q "class=\"gap\"" view.dom && grep -q "data-kind=\"backward\"" view.dom && grep -q "data-part=" view.dom'
 done
 
 # number KEY: the first one in the JSON report of the rank $rank.

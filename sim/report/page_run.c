@@ -19,6 +19,8 @@ enum {
     UNIT_BYTES = 512, /* blocks are multiples of it: kMinBlockSize of PyTorch's allocator */
     MAX_KINDS = 40,
     MAX_ITERATIONS = 32,
+    MAX_SPANS = 20000, /* about 25 bytes of the page each */
+    N_SPAN_KINDS = SIM_SPAN_PARAM_GATHER + 1,
     NONE = -1,
 };
 
@@ -308,6 +310,69 @@ static base_status_t add_timelines(page_t *p, json_t *page, base_err_t *err)
     return BASE_OK;
 }
 
+/* ---- the pipeline ---- */
+
+/* By pipeline rank a flat list: kind, chunk, micro-batch, idle time before it, and how long, in
+ * nanoseconds. Of a long step only the beginning: the middle is the same over and over. */
+static json_t *spans_json(const sim_step_time_t *time)
+{
+    uint32_t n_stages = time->n_pipeline_ranks;
+    size_t most = MAX_SPANS / n_stages;
+    json_t *stages = json_array();
+    for (size_t i = 0; i < time->n_spans;) {
+        uint32_t stage = time->spans[i].pp_rank;
+        uint64_t end_ns = 0;
+        json_t *list = json_array();
+        for (size_t first = i; i < time->n_spans && time->spans[i].pp_rank == stage; i++) {
+            const sim_span_t *s = &time->spans[i];
+            if (i - first >= most)
+                continue;
+            append_uint(list, s->kind);
+            append_uint(list, s->chunk);
+            append_uint(list, s->microbatch);
+            append_uint(list, s->begin_ns - end_ns);
+            append_uint(list, s->end_ns - s->begin_ns);
+            end_ns = s->end_ns;
+        }
+        json_array_append_new(stages, list);
+    }
+    return stages;
+}
+
+/* Sums of all spans by pipeline rank and kind. */
+static json_t *span_sums_json(const sim_step_time_t *time)
+{
+    json_t *stages = json_array();
+    for (size_t i = 0; i < time->n_spans;) {
+        uint32_t stage = time->spans[i].pp_rank;
+        uint64_t sums_ns[N_SPAN_KINDS] = { 0 };
+        for (; i < time->n_spans && time->spans[i].pp_rank == stage; i++)
+            sums_ns[time->spans[i].kind] += time->spans[i].end_ns - time->spans[i].begin_ns;
+        json_t *list = json_array();
+        for (int k = 0; k < N_SPAN_KINDS; k++)
+            append_uint(list, sums_ns[k]);
+        json_array_append_new(stages, list);
+    }
+    return stages;
+}
+
+static base_status_t add_pipeline(json_t *page, const sim_scenario_t *scenario, base_err_t *err)
+{
+    sim_step_time_t time;
+    base_status_t status = sim_clock_step(scenario, true, &time, err);
+    if (status != BASE_OK)
+        return status;
+    json_t *pipeline = json_object(), *kinds = json_array();
+    for (int k = 0; k < N_SPAN_KINDS; k++)
+        json_array_append_new(kinds, json_string(sim_span_name((sim_span_kind_t)k)));
+    json_object_set_new(pipeline, "kinds", kinds);
+    json_object_set_new(pipeline, "stages", spans_json(&time));
+    json_object_set_new(pipeline, "sums", span_sums_json(&time));
+    json_object_set_new(page, "pipeline", pipeline);
+    sim_step_time_fini(&time);
+    return BASE_OK;
+}
+
 /* ---- the whole ---- */
 
 static void set_names(json_t *page)
@@ -355,6 +420,8 @@ base_status_t sim_page_run(const sim_report_t *report, const char *command, json
     json_object_del(json_object_get(json, "worst"), "tensors");
     json_object_set_new(page, "report", json);
     base_status_t status = add_timelines(&p, page, err);
+    if (status == BASE_OK)
+        status = add_pipeline(page, report->scenario, err);
     free(p.first_rank);
     free(p.of_class);
     free(p.timeline);

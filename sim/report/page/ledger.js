@@ -5,8 +5,7 @@
 // Parts that add up to the device: [name, bytes, colour].
 function ledgerParts(job, c) {
   const l = c.ledger;
-  const parts = Object.entries(l.outside).map(([name, bytes]) => [
-    'outside PyTorch: ' + name.replace(/_bytes$/, '').replace(/_/g, ' ').replace(/^reserved outside$/, 'reserved'), bytes, 'outside']);
+  const parts = [['outside PyTorch', l.outside_bytes, 'outside']];
   for (const name of job.categories) parts.push([name, l.categories[name], name]);
   parts.push(['cached by PyTorch', l.cached_bytes, 'cached'], ['headroom', l.headroom_bytes, 'headroom']);
   return parts;
@@ -42,6 +41,12 @@ function moduleTable(c) {
   return table([['module', ''], ['at the peak', 'num'], ['of allocated', 'num'], ['', 'fill']], rows, { class: 'wide' });
 }
 
+function outsideTable(c) {
+  const rows = Object.entries(c.ledger.outside).filter((line) => line[1] > 0)
+    .map(([name, bytes]) => [name.replace(/_bytes$/, '').replace(/_/g, ' '), sized(bytes), percent(bytes, c.ledger.total_bytes)]);
+  return rows.length === 0 ? null : more('What is outside PyTorch', table([['line', ''], ['size', 'num'], ['of the device', 'num']], rows));
+}
+
 function iterationTable(c) {
   const rows = c.iterations.map((i) => [whole(i.iteration), sized(i.max_allocated_bytes), sized(i.max_reserved_bytes),
     sized(i.allocated_bytes), sized(i.reserved_bytes)]);
@@ -59,7 +64,7 @@ function rankSection(job, place) {
   return section('rank', title, (c.fits ? 'Peak in ' : 'Runs out of memory in ') + moment,
     outOfMemory(c), ledgerBar(parts, total),
     el('div', { class: 'columns' }, el('div', { class: 'scroll' }, ledgerTable(parts, total)),
-      el('div', { class: 'scroll' }, moduleTable(c))), iterationTable(c));
+      el('div', { class: 'scroll' }, moduleTable(c))), outsideTable(c), iterationTable(c));
 }
 
 function outOfMemory(c) {
@@ -93,6 +98,6 @@ function tensorSection(job, place) {
   const rank = 'rank ' + nameOfTimeline(t, place);
   const note = (c.fits ? 'At the peak of ' + rank : 'When ' + rank + ' ran out of memory') + ': ' + whole(t.n_alive) + ' tensors, by kind.';
   return section('tensors', 'Largest tensors', note, el('div', { class: 'scroll tall' },
-    table([['tensor', ''], ['category', ''], ['module', 'extra'], ['number', 'num'], ['each up to', 'num extra'], ['in all', 'num'], ['', 'fill']],
+    table([['tensor', ''], ['category', ''], ['module', 'extra'], ['number', 'num extra'], ['each up to', 'num extra'], ['in all', 'num'], ['', 'fill']],
       rows, { class: 'wide' })));
 }

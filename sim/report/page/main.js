@@ -113,8 +113,10 @@ function runPage(job) {
     showRank(job, chosen, rank);
     history.replaceState(null, '', '#rank=' + rank);
   };
-  document.getElementById('main').append(verdict(job), rankGrid(job, choose), chosen, pipelineSection(job) || '', scenarioSection(job));
+  const pipeline = pipelineSection(job);
+  document.getElementById('main').append(verdict(job), rankGrid(job, choose), chosen, pipeline || '', scenarioSection(job));
   showRank(job, chosen, hashRank(job));
+  if (pipeline) pipeline.redraw();
   window.addEventListener('hashchange', () => showRank(job, chosen, hashRank(job)));
   document.getElementById('foot').append('mbsim ' + job.report.version
     + ' · simulated, not measured · 1 GiB = 1,073,741,824 bytes · this page is one file and asks the network for nothing');

@@ -221,7 +221,8 @@ class Timeline {
   draw(width) {
     const { job, t } = this;
     const bottom = PLOT.top + PLOT.height;
-    const usable = job.usable_bytes;
+    const ledger = job.classes[t.class].ledger;
+    const usable = Math.max(0, ledger.total_bytes - ledger.outside_bytes);
     const reserved = Math.max(...t.reservedAt);
     const max = reserved > 0.55 * usable ? usable * 1.03 : reserved * 1.12;
     const x = this.x(width);
