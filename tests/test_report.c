@@ -338,6 +338,73 @@ static void moments_read_well(void)
     CU_ASSERT_STRING_EQUAL(sim_moment_words(&m, false, buf), "ddp wrap, ddp");
 }
 
+#define EXPERTS                                                                                    \
+    "model.num_layers=4 model.hidden_size=512 model.num_attention_heads=8 model.vocab_size=1024 "  \
+    "moe.num_experts=8 moe.moe_router_topk=2 moe.moe_ffn_hidden_size=1024 "                        \
+    "train.global_batch_size=8 parallel.world_size=4"
+
+static json_t *report_json(const char *settings)
+{
+    played_t p;
+    CU_ASSERT_TRUE_FATAL(play(&p, settings));
+    json_t *root = sim_report_json(&p.report);
+    release(&p);
+    return root;
+}
+
+static uint64_t max_allocated(const json_t *routing, const char *name)
+{
+    return get(json_object_get(routing, name), "max_allocated_bytes");
+}
+
+static void uneven_routing_is_tried(void)
+{
+    played_t p;
+    CU_ASSERT_TRUE_FATAL(play(&p, EXPERTS " parallel.expert_model_parallel_size=4"));
+    json_t *root = sim_report_json(&p.report), *routing = json_object_get(root, "routing");
+    CU_ASSERT_EQUAL(max_allocated(routing, "low"), p.report.worst.max_allocated_bytes);
+    CU_ASSERT_TRUE(max_allocated(routing, "low") < max_allocated(routing, "likely"));
+    CU_ASSERT_TRUE(max_allocated(routing, "likely") < max_allocated(routing, "high"));
+    uint64_t high = max_allocated(routing, "high");
+    json_decref(root);
+    release(&p);
+    /* The scenario says so itself: the same peak, and no other cases. */
+    CU_ASSERT_TRUE_FATAL(play(&p, EXPERTS " parallel.expert_model_parallel_size=4 "
+                                          "moe.moe_imbalance=1.4"));
+    CU_ASSERT_EQUAL(p.report.worst.max_allocated_bytes, high);
+    CU_ASSERT_FALSE(p.report.has_routing);
+    release(&p);
+}
+
+/* Without experts, with all of them on every rank, and where each gets as much as it can hold. */
+static void routing_that_cannot_be_uneven_is_not_tried(void)
+{
+    const char *const cases[] = {
+        fitting, EXPERTS,
+        EXPERTS " parallel.expert_model_parallel_size=4 "
+                "moe.moe_token_dispatcher_type=alltoall moe.moe_expert_capacity_factor=1 "
+                "moe.moe_pad_expert_input_to_capacity=true"
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *root = report_json(cases[i]);
+        CU_ASSERT_PTR_NULL(json_object_get(root, "routing"));
+        json_decref(root);
+    }
+}
+
+/* Two experts of two ranks: nobody can get more than the even share. */
+static void a_rank_gets_no_more_than_all_tokens(void)
+{
+    json_t *root = report_json("model.num_layers=4 model.hidden_size=512 "
+                               "model.num_attention_heads=8 model.vocab_size=1024 "
+                               "moe.num_experts=2 moe.moe_router_topk=2 "
+                               "train.global_batch_size=8 parallel.world_size=4 "
+                               "parallel.expert_model_parallel_size=2");
+    json_t *routing = json_object_get(root, "routing");
+    CU_ASSERT_EQUAL(max_allocated(routing, "low"), max_allocated(routing, "high"));
+    json_decref(root);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -352,6 +419,10 @@ int main(void)
         { "CSV has the numbers of the JSON", csv_has_the_numbers_of_the_json },
         { "rank lists are short", rank_lists_are_short },
         { "moments read well", moments_read_well },
+        { "uneven routing is tried", uneven_routing_is_tried },
+        { "routing that cannot be uneven is not tried",
+          routing_that_cannot_be_uneven_is_not_tried },
+        { "a rank gets no more than all tokens", a_rank_gets_no_more_than_all_tokens },
         CU_TEST_INFO_NULL,
     };
     CU_SuiteInfo suites[] = { { "report", NULL, NULL, NULL, NULL, tests }, CU_SUITE_INFO_NULL };

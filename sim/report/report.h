@@ -34,6 +34,17 @@ typedef struct {
     uint64_t expandable_reserved_bytes; /* peak of the worst rank then, when it fits */
 } sim_verdict_t;
 
+/* Peaks of the worst rank when it gets `imbalance` times its share of the tokens in every layer
+ * with experts. */
+typedef struct {
+    double imbalance;
+    bool fits, need_is_known; /* the latter as in sim_verdict_t */
+    uint64_t allocated_bytes, reserved_bytes;
+} sim_routing_case_t;
+
+enum { SIM_ROUTING_LOW, SIM_ROUTING_LIKELY, SIM_ROUTING_HIGH, SIM_N_ROUTING_CASES };
+extern const char *const sim_routing_case_names[SIM_N_ROUTING_CASES];
+
 typedef struct {
     const sim_scenario_t *scenario;
     const sim_job_t *job;
@@ -44,6 +55,9 @@ typedef struct {
     sim_verdict_t verdict;
     sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
     sim_step_time_t time;    /* of one step in the steady state; estimated, without spans */
+    /* Where routing may be uneven and the scenario does not say how. */
+    bool has_routing;
+    sim_routing_case_t routing[SIM_N_ROUTING_CASES];
 } sim_report_t;
 
 /* What the peaks of a job mean, without a report. Plays ranks that do not fit again under other
@@ -52,12 +66,15 @@ base_status_t sim_report_judge(const sim_scenario_t *scenario, const sim_job_t *
                                const bool *is_skipped, sim_verdict_t *verdict_p, base_err_t *err);
 
 /* Judge a job that was played; what is borrowed must outlive the report. Plays the worst rank again
- * for its list, and ranks that do not fit under other conditions. Fails as sim_simulate_rank()
- * does. Free with sim_report_fini(), which takes a zeroed struct too. */
+ * for its list and with uneven routing, and ranks that do not fit under other conditions. Fails as
+ * sim_simulate_rank() does. Free with sim_report_fini(), which takes a zeroed struct too. */
 base_status_t sim_report_init(sim_report_t *report_p, const sim_scenario_t *scenario,
                               const sim_job_t *job, const char *name, const bool *is_skipped,
                               base_err_t *err);
 void sim_report_fini(sim_report_t *report);
+
+/* Fill has_routing and routing of a report whose worst rank is known. */
+base_status_t sim_report_play_routing(sim_report_t *report, base_err_t *err);
 
 /* Figures of one rank. What is reserved in the end includes what the allocator only keeps. */
 typedef struct {

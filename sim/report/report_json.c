@@ -342,6 +342,23 @@ static json_t *worst_json(const sim_report_t *report)
     return worst;
 }
 
+/* By name: low, likely, high. */
+static json_t *routing_json(const sim_report_t *report)
+{
+    json_t *routing = json_object();
+    for (int i = 0; i < SIM_N_ROUTING_CASES; i++) {
+        const sim_routing_case_t *c = &report->routing[i];
+        json_t *object = json_object();
+        json_object_set_new(object, "imbalance", json_real(c->imbalance));
+        json_object_set_new(object, "fits", json_boolean(c->fits));
+        json_object_set_new(object, "need_is_known", json_boolean(c->need_is_known));
+        set_uint(object, "max_allocated_bytes", c->allocated_bytes);
+        set_uint(object, "max_reserved_bytes", c->reserved_bytes);
+        json_object_set_new(routing, sim_routing_case_names[i], object);
+    }
+    return routing;
+}
+
 static json_t *time_json(const sim_step_time_t *t)
 {
     json_t *time = json_object();
@@ -371,5 +388,7 @@ json_t *sim_report_json(const sim_report_t *report)
     json_object_set_new(root, "time", time_json(&report->time));
     json_object_set_new(root, "ranks", ranks_json(report));
     json_object_set_new(root, "worst", worst_json(report));
+    if (report->has_routing)
+        json_object_set_new(root, "routing", routing_json(report));
     return root;
 }

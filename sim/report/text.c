@@ -219,6 +219,26 @@ static void print_iterations(const sim_rank_result_t *result, FILE *out)
         fputc('\n', out);
 }
 
+static void print_routing(const sim_report_t *r, FILE *out)
+{
+    if (!r->has_routing)
+        return;
+    fprintf(out,
+            "  routing is taken as even; with more than its share of the tokens in every layer:\n");
+    for (int i = 0; i < SIM_N_ROUTING_CASES; i++) {
+        const sim_routing_case_t *c = &r->routing[i];
+        size_text_t peak, reserved;
+        fprintf(out, "    %-6s %5.3g of it: peak allocated %11s, reserved %11s%s\n",
+                sim_routing_case_names[i], c->imbalance,
+                base_bytes_format(c->allocated_bytes, peak),
+                base_bytes_format(c->reserved_bytes, reserved),
+                c->fits            ? ""
+                : c->need_is_known ? ", does not fit"
+                                   : " and more, does not fit");
+    }
+    fputc('\n', out);
+}
+
 static void print_worst(const sim_report_t *r, FILE *out)
 {
     const sim_rank_result_t *w = &r->worst;
@@ -230,6 +250,7 @@ static void print_worst(const sim_report_t *r, FILE *out)
             sim_moment_words(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment,
                              has_chunks, moment));
     print_iterations(w, out);
+    print_routing(r, out);
     print_ledger(r, out);
     print_holders(w->is_out_of_memory ? &w->at_oom : &w->at_peak, out);
     print_largest(w, out);

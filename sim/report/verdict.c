@@ -187,6 +187,8 @@ base_status_t sim_report_init(sim_report_t *report_p, const sim_scenario_t *scen
     if (status == BASE_OK)
         status = sim_clock_step(scenario, false, &r.time, err);
     if (status == BASE_OK)
+        status = sim_report_play_routing(&r, err);
+    if (status == BASE_OK)
         *report_p = r;
     else
         sim_rank_result_fini(&r.worst);
