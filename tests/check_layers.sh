@@ -6,13 +6,14 @@
 . "$TOP_SRCDIR/tests/lib.sh"
 CC=${CC:-cc}
 
-# Every source file of the tree $1, relative to it.
+# Every source file of the tree $1, relative to it; not those that the build makes.
 sources() { # sources ROOT SUFFIX...
   (
     cd "$1" || exit 1
     shift
     for s_suffix in "$@"; do
-      find sim topology collectives tests -name "*.$s_suffix" ! -path 'tests/data/*' 2>/dev/null
+      find sim topology collectives tests -name "*.$s_suffix" ! -path 'tests/data/*' \
+        ! -name page_files.c 2>/dev/null
     done | sort
   )
 }
