@@ -33,6 +33,7 @@ int sim_cmd_validate(int argc, char **argv);
 int sim_cmd_keys(int argc, char **argv);
 int sim_cmd_models(int argc, char **argv);
 int sim_cmd_gpus(int argc, char **argv);
+int sim_cmd_topo(int argc, char **argv);
 int sim_cmd_diagnose(int argc, char **argv);
 int sim_cmd_help(int argc, char **argv);
 
