@@ -44,7 +44,8 @@ static const char *const base_settings[] = {
 
 typedef struct {
     uint64_t optimizer, parameters, gradients; /* at the peak of the run */
-    uint64_t held, peak, first_peak;           /* after the last step; of all, of the first */
+    uint64_t host;
+    uint64_t held, peak, first_peak; /* after the last step; of all, of the first */
 } figures_t;
 
 static void set_all(sim_scenario_t *s, const char *const *settings, base_diag_t *diag)
@@ -83,6 +84,7 @@ static figures_t play(const char *const *more, uint32_t rank)
     figures_t f = { .optimizer = sim_holders_category(&r.at_peak, SIM_CAT_OPTIMIZER),
                     .parameters = sim_holders_category(&r.at_peak, SIM_CAT_PARAMETERS),
                     .gradients = sim_holders_category(&r.at_peak, SIM_CAT_GRADIENTS),
+                    .host = r.host_bytes,
                     .held = r.iterations[r.n_iterations - 1].allocated_bytes,
                     .peak = r.max_allocated_bytes,
                     .first_peak = r.iterations[0].max_allocated_bytes };
@@ -192,6 +194,38 @@ static void an_update_needs_three_of_its_matrix(void)
     equal(f.peak - f.held, 4 * PROJ + 3 * 4 * QKV);
 }
 
+/* Matrices in order of the buffer, last layer first: output layer, then fc2, fc1, qkv, proj of the
+ * second layer ... A quarter of the elements is reached within fc2. */
+static void a_fraction_of_the_state_is_in_host_memory(void)
+{
+    static const char *const all[] = { "world_size=1", "use_distributed_optimizer=true",
+                                       "use_precision_aware_optimizer=true",
+                                       "optimizer_cpu_offload=true", NULL };
+    static const char *const quarter[] = { "world_size=1",
+                                           "use_distributed_optimizer=true",
+                                           "use_precision_aware_optimizer=true",
+                                           "optimizer_cpu_offload=true",
+                                           "optimizer_offload_fraction=0.25",
+                                           NULL };
+    static const char *const bf16[] = { "world_size=1",
+                                        "use_distributed_optimizer=true",
+                                        "use_precision_aware_optimizer=true",
+                                        "main_grads_dtype=bf16",
+                                        "optimizer_cpu_offload=true",
+                                        "optimizer_offload_fraction=0.25",
+                                        NULL };
+    enum { OFFLOADED = VOCAB * H + 2 * FC }; /* 1572864 of 5245440: 1311360 were due */
+    figures_t f = play(all, 0);
+    equal(f.optimizer, 0);
+    equal(f.host, 16 * ALL);
+    f = play(quarter, 0);
+    equal(f.optimizer, 12 * (ALL - OFFLOADED));
+    equal(f.host, 16 * OFFLOADED);
+    f = play(bf16, 0); /* an fp32 gradient of what is on the GPU, which nobody clears */
+    equal(f.optimizer, 16 * (ALL - OFFLOADED));
+    equal(f.gradients, 2 * ALL);
+}
+
 static void wrong_combinations_are_refused(void)
 {
     static const struct {
@@ -202,6 +236,8 @@ static void wrong_combinations_are_refused(void)
         { { "world_size=2", "optimizer=muon", "use_distributed_optimizer=true",
             "num_distributed_optimizer_instances=2" },
           "must be 1 with optimizer = muon" },
+        { { "world_size=2", "use_distributed_optimizer=true", "optimizer_cpu_offload=true" },
+          "needs use_precision_aware_optimizer" },
         { { "world_size=2", "optimizer=muon", "fp8=hybrid", "fp8_param_gather=true" },
           "not simulated with fp8_param_gather" },
     };
@@ -222,6 +258,7 @@ static CU_TestInfo tests[] = {
     { "matrices lie with one rank", matrices_lie_with_one_rank },
     { "parameters are dealt", parameters_are_dealt },
     { "an update needs three of its matrix", an_update_needs_three_of_its_matrix },
+    { "a fraction of the state is in host memory", a_fraction_of_the_state_is_in_host_memory },
     { "wrong combinations are refused", wrong_combinations_are_refused },
     CU_TEST_INFO_NULL,
 };

@@ -105,33 +105,42 @@ static uint32_t group_of(const sim_player_t *p, const sim_param_t *param)
     return sim_param_is_orthogonalized(p->scenario, param) ? is_expert : 2U + param->is_vector;
 }
 
-static bool visit_owned(sim_player_t *p, uint32_t c, uint32_t i, uint32_t group, sim_owned_f visit,
-                        void *arg)
+static bool visit_one(sim_player_t *p, uint32_t c, uint32_t i, bool is_whole, sim_owned_f visit,
+                      void *arg)
 {
     sim_player_chunk_t *chunk = &p->chunks[c];
     const sim_param_t *param = &chunk->chunk.params.params[i];
-    if (group_of(p, param) != group)
-        return true;
-    uint64_t n_elements = owned_elements(p, chunk, i);
+    uint64_t n_elements =
+        is_whole ? param->n_elements * !param->is_frozen : owned_elements(p, chunk, i);
     p->now.chunk = (uint16_t)c;
     return n_elements == 0 || visit(p, param, n_elements, arg);
 }
 
-/* Within a chunk as registered, or as they lie in the buffer, which is the other way round. */
-bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
+static bool visit_all(sim_player_t *p, bool reversed, bool is_whole, sim_owned_f visit, void *arg)
 {
-    bool reversed = sim_sharding_has_param_buffer(p->sharding);
     for (uint32_t group = 0; group < N_GROUPS; group++) {
         for (uint32_t c = 0; c < p->n_chunks; c++) {
             uint32_t n = p->chunks[c].chunk.params.n;
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t i = reversed ? n - 1 - k : k;
-                if (!visit_owned(p, c, i, group, visit, arg))
+                if (group_of(p, &p->chunks[c].chunk.params.params[i]) == group &&
+                    !visit_one(p, c, i, is_whole, visit, arg))
                     return false;
             }
         }
     }
     return true;
+}
+
+/* Within a chunk as registered, or as they lie in the buffer, which is the other way round. */
+bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg)
+{
+    return visit_all(p, sim_sharding_has_param_buffer(p->sharding), false, visit, arg);
+}
+
+bool sim_player_foreach_trained(sim_player_t *p, sim_owned_f visit, void *arg)
+{
+    return visit_all(p, false, true, visit, arg);
 }
 
 bool sim_player_build(sim_player_t *p)

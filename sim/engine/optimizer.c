@@ -31,7 +31,8 @@ bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iterati
 static bool adam_owns_main_params(const sim_player_t *p)
 {
     const sim_scenario_t *s = p->scenario;
-    bool is_other = s->main_params_dtype == SIM_DTYPE_FP32 && s->fp8_recipe != SIM_FP8_DELAYED;
+    bool is_other = s->main_params_dtype == SIM_DTYPE_FP32 && s->fp8_recipe != SIM_FP8_DELAYED &&
+                    !s->optimizer_cpu_offload;
     return s->use_precision_aware_optimizer && has_16_bit_params(p) && !is_other;
 }
 
@@ -71,10 +72,9 @@ bool sim_player_touch(sim_player_t *p, const sim_param_t *param, const char *nam
 }
 
 /* A 16-bit clone is made, converted, and let go. */
-static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements,
-                           void *arg)
+bool sim_player_convert_param(sim_player_t *p, sim_statics_t *list, const sim_param_t *param,
+                              uint64_t n_elements)
 {
-    (void)arg;
     sim_tensor_t clone = { .name = "main_param_clone",
                            .bytes = n_elements * p->dims.e,
                            .layer = param->layer,
@@ -82,15 +82,24 @@ static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n
                            .module = SIM_MOD_OPTIMIZER };
     sim_block_t block = SIM_BLOCK_NONE;
     if (!sim_player_alloc(p, &clone, clone.bytes, 0, &block) ||
-        !add_state(p, &p->optimizer, param, "main_param", n_elements * FP32_BYTES))
+        !add_state(p, list, param, "main_param", n_elements * FP32_BYTES))
         return false;
     sim_player_free(p, &clone, block);
     return true;
 }
 
+static bool add_main_param(sim_player_t *p, const sim_param_t *param, uint64_t n_elements,
+                           void *arg)
+{
+    (void)arg;
+    return sim_player_convert_param(p, &p->optimizer, param, n_elements);
+}
+
 bool sim_player_build_optimizer(sim_player_t *p)
 {
     p->now.phase = SIM_PHASE_OPTIMIZER_BUILD;
+    if (p->scenario->optimizer_cpu_offload)
+        return sim_player_build_offloaded(p);
     if (!has_16_bit_params(p) || adam_owns_main_params(p))
         return true; /* the parameters are their own main parameters, or the step makes them */
     return sim_player_foreach_owned(p, add_main_param, NULL);
@@ -148,6 +157,8 @@ static bool add_converted(sim_player_t *p, const sim_param_t *param, uint64_t n_
 
 static bool update(sim_player_t *p)
 {
+    if (p->scenario->optimizer_cpu_offload)
+        return sim_player_step_offloaded(p);
     if (!p->has_moments && !sim_player_foreach_owned(p, add_moments, NULL))
         return false;
     p->has_moments = true;

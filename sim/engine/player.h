@@ -73,6 +73,7 @@ typedef struct {
     sim_statics_t step_temporaries; /* of the optimizer step */
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
+    uint64_t host_bytes; /* what the optimizer has in host memory */
 
     sim_observer_t observer;
     const sim_tensor_t *current; /* of the allocation or free that is under way */
@@ -125,6 +126,9 @@ typedef bool (*sim_owned_f)(sim_player_t *p, const sim_param_t *param, uint64_t 
                             void *arg);
 bool sim_player_foreach_owned(sim_player_t *p, sim_owned_f visit, void *arg);
 
+/* The same for every parameter that is trained, as a whole and as registered. */
+bool sim_player_foreach_trained(sim_player_t *p, sim_owned_f visit, void *arg);
+
 /* The parts of a run, in order. False as above. */
 /* Whether the optimizer step of `iteration` (from 1) is left out. */
 bool sim_player_is_step_skipped(const sim_scenario_t *scenario, uint32_t iteration);
@@ -134,6 +138,14 @@ uint64_t sim_player_grad_bytes(const sim_player_t *p);
 
 /* Bytes that live for one call. */
 bool sim_player_touch(sim_player_t *p, const sim_param_t *param, const char *name, uint64_t bytes);
+
+/* An fp32 copy of (a part of) a parameter in `list`, by way of a clone in its own type. */
+bool sim_player_convert_param(sim_player_t *p, sim_statics_t *list, const sim_param_t *param,
+                              uint64_t n_elements);
+
+/* With optimizer_cpu_offload: what stays on the GPU; sets p->host_bytes. */
+bool sim_player_build_offloaded(sim_player_t *p);
+bool sim_player_step_offloaded(sim_player_t *p);
 
 /* Muon's updates of the matrices this rank owns: what Newton-Schulz iterations need beside state.
  */

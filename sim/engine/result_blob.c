@@ -97,6 +97,7 @@ static void walk_result(walk_t *w, sim_rank_result_t *r)
     WALK(r->at_peak);
     WALK(r->n_allocator_ops);
     WALK(r->n_alloc_retries);
+    WALK(r->host_bytes);
     WALK(r->is_out_of_memory);
     walk_moment(w, &r->oom_moment);
     WALK(r->oom_tensor);

@@ -173,6 +173,7 @@ static json_t *class_json(const sim_report_t *report, const sim_rank_result_t *r
     json_object_set_new(one, "iterations", iterations_json(r));
     set_uint(one, "n_allocator_ops", r->n_allocator_ops);
     set_uint(one, "n_alloc_retries", r->n_alloc_retries);
+    set_uint(one, "host_bytes", r->host_bytes);
     json_object_set_new(one, "out_of_memory", out_of_memory_json(r));
     return one;
 }

@@ -114,6 +114,14 @@ static void print_outside(const sim_outside_t *o, FILE *out)
     fputc('\n', out);
 }
 
+static void print_host(uint64_t bytes, FILE *out)
+{
+    size_text_t text;
+    if (bytes > 0)
+        fprintf(out, "  %s of host memory a rank hold the offloaded part of the optimizer\n",
+                base_bytes_format(bytes, text));
+}
+
 static void print_ledger(const sim_report_t *r, FILE *out)
 {
     sim_ledger_t l = sim_report_ledger(r, &r->worst);
@@ -126,6 +134,7 @@ static void print_ledger(const sim_report_t *r, FILE *out)
     print_ledger_line(out, 2, "allocated, peak", l.allocated_bytes, l.total_bytes);
     print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
     print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
+    print_host(r->worst.host_bytes, out);
     fputc('\n', out);
     if (r->is_verbose)
         print_outside(&outside, out);

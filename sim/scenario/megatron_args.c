@@ -157,6 +157,8 @@ static const row_t keys[] = {
     { "main-params-dtype=", NULL, false, "optimizer.main_params_dtype", NULL },
     { "exp-avg-dtype=", NULL, false, "optimizer.exp_avg_dtype", NULL },
     { "exp-avg-sq-dtype=", NULL, false, "optimizer.exp_avg_sq_dtype", NULL },
+    { "optimizer-cpu-offload", NULL, false, "optimizer.optimizer_cpu_offload", NULL },
+    { "optimizer-offload-fraction=", NULL, false, "optimizer.optimizer_offload_fraction", NULL },
     { "no-use-layer-wise-param-layout", "use_layer_wise_param_layout", true, NULL, NULL },
     { "muon-no-split-qkv", "muon_split_qkv", true, NULL, NULL },
     { "muon-nesterov", NULL, false, "optimizer.muon_nesterov", NULL },
@@ -203,7 +205,6 @@ static const row_t unsupported[] = {
     { "optimizer-cuda-graph", NULL, false, NULL, NULL },
     { "cpu-offloading-num-layers=", NULL, false, NULL, "0" },
     { "fine-grained-activation-offloading", NULL, false, NULL, NULL },
-    { "optimizer-cpu-offload", NULL, false, NULL, NULL },
     { "moe-paged-stash", NULL, false, NULL, NULL },
     { "perform-rl-step", NULL, false, NULL, NULL },
     { "enable-mhc-connections", NULL, false, NULL, NULL },
@@ -327,9 +328,6 @@ static const struct {
       "activation-offload-fraction= fine-grained-offloading-max-inflight-offloads=" },
     { "cpu-offloading-num-layers",
       "cpu-offloading-retain-pinned-cpu-buffers" },
-    { "optimizer-cpu-offload",
-      "optimizer-offload-fraction= use-torch-optimizer-for-cpu-offload "
-      "overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads no-pin-cpu-params" },
     { "perform-rl-step",
       "rl-prompts-per-eval= rl-generation-lag= rl-max-inflight-requests= "
       "rl-submission-granularity= rl-consumption-granularity= rl-durable-rollout-bank "
@@ -469,7 +467,8 @@ static const char no_effect[] =
     "no-barrier-with-level-1-timing log-world-size-to-tensorboard wandb-project= "
     "wandb-exp-name= wandb-save-dir= wandb-entity= logging-level= log-energy otel-enabled "
     "otel-service-name= otel-span-groups= weight-decay= apply-wd-to-qk-layernorm "
-    "clip-grad= adam-beta1= adam-beta2= adam-eps= sgd-momentum= muon-momentum= "
+    "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
+    "no-pin-cpu-params clip-grad= adam-beta1= adam-beta2= adam-eps= sgd-momentum= muon-momentum= "
     "muon-scale-mode= muon-coefficient-type= muon-num-ns-steps= muon-use-syrk "
     "muon-extra-scale-factor= lion-beta1= lion-beta2= "
     "no-weight-decay-cond-type= refit-method= profile profile-step-start= "

@@ -423,6 +423,18 @@ static void muon_is_possible(sim_rule_context_t *c)
         sim_rule_broken(c, "optimizer", "muon is not simulated with fp8_param_gather = true");
 }
 
+static void offloaded_optimizer_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->optimizer_cpu_offload)
+        return;
+    if (!s->use_precision_aware_optimizer)
+        sim_rule_broken(c, "optimizer_cpu_offload", "needs use_precision_aware_optimizer = true");
+    if (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather && s->fp8_recipe != SIM_FP8_DELAYED)
+        sim_rule_broken(c, "optimizer_cpu_offload",
+                        "with fp8_param_gather needs fp8_recipe = delayed");
+}
+
 static void one_way_to_cut_buckets(sim_rule_context_t *c)
 {
     if (c->s->ddp_bucket_size != 0 && c->s->ddp_num_buckets != 0)
@@ -546,6 +558,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather", "muon goes without fp16, optimizer instances and FP8 parameters", muon_is_possible },
+    { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "dim scheme tensor_model_parallel_size", "the rank of adapters is split over tensor parallel ranks", sim_rule_adapters_can_be_split },
     { "scheme target_modules transformer_impl defer_embedding_wgrad_compute", "adapters need linears of Transformer Engine", sim_rule_adapters_have_layers },

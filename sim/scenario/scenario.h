@@ -254,6 +254,8 @@ typedef struct {
     uint64_t num_distributed_optimizer_instances;
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
+    bool optimizer_cpu_offload;
+    double optimizer_offload_fraction;
     bool use_layer_wise_param_layout, muon_split_qkv, muon_nesterov;
     sim_muon_tp_t muon_tp_mode;
     sim_matmul_t muon_fp32_matmul_prec;
