@@ -371,6 +371,59 @@ static void check_draw(const char *text, double spread_at_least)
     sim_routing_destroy(b);
 }
 
+static const sim_routing_config_t of_file = {
+    .n_layers = 3, .n_ranks = 2, .n_experts = 4, .topk = 2
+};
+
+static base_status_t read_file(const char *text, sim_routing_t **routing_p, base_err_t *err)
+{
+    static const char path[] = "test_moe.routing";
+    FILE *f = fopen(path, "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    fputs(text, f);
+    fclose(f);
+    char *value = base_xasprintf("file: %s", path);
+    base_status_t status = sim_routing_create(routing_p, value, &of_file, err);
+    free(value);
+    remove(path);
+    return status;
+}
+
+static void files_have_a_line_for_each_layer(void)
+{
+    static const struct {
+        const char *text;
+        double loads[6];
+    } cases[] = {
+        { "# experts\n-\n1 1 3 3 # hot\n\n2,0,1,1\n", { 1, 1, 0.5, 1.5, 1, 1 } },
+        { "3 0 0\t1", { 1.5, 0.5, 1.5, 0.5, 1.5, 0.5 } },
+    };
+    for (int i = 0; i < 2; i++) {
+        sim_routing_t *r;
+        base_err_t err;
+        CU_ASSERT_EQUAL_FATAL(read_file(cases[i].text, &r, &err), BASE_OK);
+        for (int k = 0; k < 6; k++)
+            CU_ASSERT_DOUBLE_EQUAL(r->loads[k], cases[i].loads[k], 1e-12);
+        sim_routing_destroy(r);
+    }
+}
+
+static void files_that_do_not_fit_are_refused(void)
+{
+    static const char *const cases[][2] = {
+        { "1 1 1 1\n1 1 1 1\n", "test_moe.routing: 2 layers; give one for all, or each of the 3" },
+        { "1 1 1 1\n1 1 x 1\n-\n", "test_moe.routing:2: \"x 1\" is not a number from 0 to 1e12" },
+        { "1 1 1\n", "test_moe.routing:1: tokens of 3 experts, 3 in all; there are 4 experts" },
+        { "", "test_moe.routing: 0 layers; give one for all, or each of the 3" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        sim_routing_t *r;
+        base_err_t err;
+        CU_ASSERT_EQUAL_FATAL(read_file(cases[i][0], &r, &err), BASE_ERR_INVAL);
+        CU_ASSERT_STRING_EQUAL(err.text, cases[i][1]);
+    }
+}
+
 static void draws_share_out_all_tokens(void)
 {
     check_draw("dirichlet: 1 7", 0.05);
@@ -432,6 +485,8 @@ int main(void)
           latent_attention_under_context_parallelism },
         { "presets have the models' parameters", presets_have_the_models_parameters },
         { "the hottest rank holds most", the_hottest_rank_holds_most },
+        { "files have a line for each layer", files_have_a_line_for_each_layer },
+        { "files that do not fit are refused", files_that_do_not_fit_are_refused },
         { "draws share out all tokens", draws_share_out_all_tokens },
         { "lists of layers are read", lists_of_layers_are_read },
         { "token prediction adds a layer and its loss",

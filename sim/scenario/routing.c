@@ -3,6 +3,7 @@
 
 #include "sim/scenario/routing.h"
 
+#include "sim/base/infile.h"
 #include "sim/base/xmem.h"
 
 #include <inttypes.h>
@@ -13,6 +14,9 @@
 /* Enough for the shares of experts to settle, few enough to draw for every layer of a large model.
  */
 enum { SAMPLED_TOKENS = 512 };
+
+/* A number for each of 1,024 experts in each of 1,000 layers is less. */
+enum { MAX_FILE_BYTES = 16 << 20 };
 
 typedef struct {
     uint64_t state;
@@ -104,7 +108,8 @@ static base_status_t read_numbers(const char *text, double **values_p, uint32_t 
 {
     double *values = NULL;
     uint32_t n = 0;
-    for (text += strspn(text, " ,"); *text != '\0'; text += strspn(text, " ,")) {
+    static const char blanks[] = " ,\t\r";
+    for (text += strspn(text, blanks); *text != '\0'; text += strspn(text, blanks)) {
         char *end;
         double v = strtod(text, &end);
         if (end == text || !(v >= 0.0 && v <= 1e12)) {
@@ -141,8 +146,9 @@ static base_status_t fill_factors(sim_routing_t *r, const sim_routing_config_t *
     return BASE_OK;
 }
 
-static base_status_t fill_tokens(sim_routing_t *r, const sim_routing_config_t *c,
-                                 const double *values, uint32_t n, base_err_t *err)
+/* One layer. */
+static base_status_t fill_tokens(const sim_routing_config_t *c, const double *values, uint32_t n,
+                                 double *loads, base_err_t *err)
 {
     double total = 0.0;
     for (uint32_t i = 0; i < n; i++)
@@ -152,9 +158,75 @@ static base_status_t fill_tokens(sim_routing_t *r, const sim_routing_config_t *c
                             "tokens of %" PRIu32 " experts, %g in all; there are %" PRIu32
                             " experts",
                             n, total, c->n_experts);
-    for (uint32_t layer = 0; layer < r->n_layers; layer++)
-        sum_ranks(c, values, r->loads + (size_t)layer * r->n_ranks);
+    sum_ranks(c, values, loads);
     return BASE_OK;
+}
+
+static void repeat_first_layer(sim_routing_t *r)
+{
+    for (uint32_t layer = 1; layer < r->n_layers; layer++)
+        memcpy(r->loads + (size_t)layer * r->n_ranks, r->loads, r->n_ranks * sizeof(*r->loads));
+}
+
+static base_status_t fill_line(const sim_routing_config_t *c, const char *line, double *loads,
+                               base_err_t *err)
+{
+    if (strspn(line, "- \t\r") == strlen(line)) {
+        for (uint32_t rank = 0; rank < c->n_ranks; rank++)
+            loads[rank] = 1.0;
+        return BASE_OK;
+    }
+    double *values = NULL;
+    uint32_t n = 0;
+    base_status_t status = read_numbers(line, &values, &n, err);
+    if (status == BASE_OK)
+        status = fill_tokens(c, values, n, loads, err);
+    free(values);
+    return status;
+}
+
+static base_status_t fill_lines(sim_routing_t *r, const sim_routing_config_t *c, const char *path,
+                                char *text, base_err_t *err)
+{
+    uint32_t n_lines = 0, layer = 0;
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        n_lines++;
+        line[strcspn(line, "#")] = '\0';
+        if (line[strspn(line, " \t\r")] == '\0')
+            continue;
+        base_err_t inner;
+        if (layer < r->n_layers &&
+            fill_line(c, line, r->loads + (size_t)layer * r->n_ranks, &inner) != BASE_OK)
+            return base_err_set(err, BASE_ERR_INVAL, "%s:%" PRIu32 ": %s", path, n_lines,
+                                inner.text);
+        layer++;
+    }
+    if (layer != 1 && layer != r->n_layers)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "%s: %" PRIu32 " layers; give one for all, or each of the %" PRIu32,
+                            path, layer, r->n_layers);
+    if (layer == 1)
+        repeat_first_layer(r);
+    return BASE_OK;
+}
+
+static base_status_t fill_file(sim_routing_t *r, const sim_routing_config_t *c, const char *path,
+                               base_err_t *err)
+{
+    char *text;
+    size_t length;
+    path += strspn(path, " ");
+    if (strcmp(path, "-") == 0)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "tokens of experts cannot come from standard input");
+    base_status_t status = base_infile_read(path, MAX_FILE_BYTES, &text, &length, err);
+    if (status != BASE_OK)
+        return status;
+    status = strlen(text) == length
+                 ? fill_lines(r, c, path, text, err)
+                 : base_err_set(err, BASE_ERR_INVAL, "%s: has a zero byte", path);
+    free(text);
+    return status;
 }
 
 static base_status_t fill_draw(sim_routing_t *r, const sim_routing_config_t *c,
@@ -182,11 +254,13 @@ static const char *after(const char *text, const char *word)
     return strncmp(text, word, n) == 0 ? text + n : NULL;
 }
 
-base_status_t sim_routing_create(sim_routing_t **routing_p, const char *text,
-                                 const sim_routing_config_t *c, base_err_t *err)
+static base_status_t fill(sim_routing_t *r, const sim_routing_config_t *c, const char *text,
+                          base_err_t *err)
 {
     const char *tokens = after(text, "tokens:"), *dirichlet = after(text, "dirichlet:"),
-               *noisy = after(text, "noisy_topk:");
+               *noisy = after(text, "noisy_topk:"), *file = after(text, "file:");
+    if (file != NULL)
+        return fill_file(r, c, file, err);
     const char *list = tokens != NULL      ? tokens
                        : dirichlet != NULL ? dirichlet
                        : noisy != NULL     ? noisy
@@ -196,19 +270,28 @@ base_status_t sim_routing_create(sim_routing_t **routing_p, const char *text,
     base_status_t status = read_numbers(list, &values, &n, err);
     if (status != BASE_OK)
         return status;
+    if (list == text) {
+        status = fill_factors(r, c, values, n, err);
+    } else if (tokens != NULL) {
+        status = fill_tokens(c, values, n, r->loads, err);
+        repeat_first_layer(r);
+    } else {
+        status = fill_draw(r, c, values, n, dirichlet != NULL, err);
+    }
+    free(values);
+    return status;
+}
+
+base_status_t sim_routing_create(sim_routing_t **routing_p, const char *text,
+                                 const sim_routing_config_t *c, base_err_t *err)
+{
     sim_routing_t *r = base_xcalloc(1, sizeof(*r));
     *r = (sim_routing_t){
         .n_layers = c->n_layers,
         .n_ranks = c->n_ranks,
         .loads = base_xcalloc((size_t)c->n_layers * c->n_ranks, sizeof(*r->loads)),
     };
-    if (tokens != NULL)
-        status = fill_tokens(r, c, values, n, err);
-    else if (list != text)
-        status = fill_draw(r, c, values, n, dirichlet != NULL, err);
-    else
-        status = fill_factors(r, c, values, n, err);
-    free(values);
+    base_status_t status = fill(r, c, text, err);
     if (status == BASE_OK)
         *routing_p = r;
     else

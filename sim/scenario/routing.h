@@ -25,6 +25,8 @@ typedef struct {
  *   "1.2"                    every rank gets 1.2 times its share: the hottest rank of a job
  *   "1.3 0.9 0.8 1.0"        one factor for each expert parallel rank
  *   "tokens: 120 80 ..."     tokens of each expert, in the order of the experts
+ *   "file: counts.txt"       the same for each layer: a line for each, or one for all; "-" is a layer
+ *                            without experts, and what follows a # is a comment
  *   "dirichlet: 5 1"         each layer's shares of experts drawn with concentration 5 and seed 1
  *   "noisy_topk: 0.5 1"      each layer's experts have a popularity drawn from a normal
  *                            distribution of spread 0.5; tokens go to the top-k of popularity plus

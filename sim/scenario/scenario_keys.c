@@ -382,7 +382,7 @@ static const sim_key_t keys[] = {
       .text = "aux_loss", .choices = balances, .doc = "how the router is kept balanced" },
     REAL_UP_TO("moe", moe_aux_loss_coeff, "0", 1000, "weight of the load balancing loss; 0: none"),
     REAL_UP_TO("moe", moe_z_loss_coeff, "0", 1000, "weight of the router's z-loss; 0: none"),
-    TEXT("moe", moe_imbalance, NULL, "how uneven routing is: a factor on the tokens of every rank (1.2), one factor for each expert parallel rank (1.1 0.9 ...), tokens of each expert (tokens: 120 80 ...), or a draw (dirichlet: CONCENTRATION SEED, noisy_topk: SPREAD SEED)"),
+    TEXT("moe", moe_imbalance, NULL, "how uneven routing is: a factor on the tokens of every rank (1.2), one factor for each expert parallel rank (1.1 0.9 ...), tokens of each expert (tokens: 120 80 ...), a file with a line of them for each layer (file: PATH), or a draw (dirichlet: CONCENTRATION SEED, noisy_topk: SPREAD SEED)"),
 
     /* [parallel] */
     COUNT("parallel", world_size, "0", 1, MAX_WORLD, "GPUs", NULL, "GPUs of the whole job"),
