@@ -295,6 +295,19 @@ static void context_parallel(void)
     expect("world_size=6 cp=2 cp_comm_type=a2a", dense(&half, GATED) + 2 * half.T * HEADS * D);
 }
 
+/* Both directions: the mask of padding, a byte for every query and key, is kept for the backward
+ * pass of what it fills; the local attention takes it as it came. */
+static void padding_mask_of_bert(void)
+{
+    uint64_t mask = 2 * S * S;
+    static const char gpt[] = "world_size=3 micro_batch_size=2 attention_backend=unfused "
+                              "attention_dropout=0.1";
+    char bert[256];
+    snprintf(bert, sizeof(bert), "%s model_type=bert", gpt);
+    CU_ASSERT_EQUAL(saved(bert), saved(gpt) + mask);
+    expect("world_size=3 model_type=bert attention_backend=fused", dense(&whole, GATED));
+}
+
 static CU_TestInfo tests[] = {
     { "dense layer", dense_layer },
     { "tensor and sequence parallel", tensor_and_sequence_parallel },
@@ -312,6 +325,7 @@ static CU_TestInfo tests[] = {
     { "weights without a cache", weights_without_a_cache },
     { "output gate", output_gate },
     { "context parallel", context_parallel },
+    { "padding mask of BERT", padding_mask_of_bert },
     CU_TEST_INFO_NULL,
 };
 

@@ -252,6 +252,40 @@ static void biases_and_norms_are_vectors(void)
     sim_scenario_fini(&s);
 }
 
+/* BERT: two types of tokens, a dense head with its norm before the output layer, a bias of the
+ * output, and a pooler and two outputs for pairs of sentences. */
+static void bert_has_heads(void)
+{
+    static const char small[] = "num_layers=2 hidden_size=64 num_attention_heads=4 "
+                                "ffn_hidden_size=256 vocab_size=1000 max_position_embeddings=100 "
+                                "seq_length=64 world_size=2 tp=2 ";
+    enum { H = 64, HEADS = 2 * H + H * H + 3 * H + 1024 / 2, PAIRS = 2 * H + 2 + H * H + H };
+    static const struct {
+        const char *more;
+        uint64_t extra;
+    } cases[] = {
+        { "model_type=gpt", 0 },
+        { "model_type=bert", HEADS + PAIRS },
+        { "model_type=bert bert_binary_head=false", HEADS - 2 * H },
+    };
+    uint64_t gpt = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char settings[512];
+        sim_scenario_t s;
+        sim_dims_t d;
+        base_err_t err;
+        sim_params_t params;
+        snprintf(settings, sizeof(settings), "%s%s", small, cases[i].more);
+        scenario_init(&s, settings);
+        CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
+        sim_params_init(&params, &s, &d, topo_stages_chunk(&s.stages, 0, 0));
+        gpt = i == 0 ? params.n_elements : gpt;
+        CU_ASSERT_EQUAL(params.n_elements, gpt + cases[i].extra);
+        sim_params_fini(&params);
+        sim_scenario_fini(&s);
+    }
+}
+
 static uint32_t n_shared(const sim_params_t *params)
 {
     uint32_t n = 0;
@@ -290,6 +324,7 @@ static CU_TestInfo tests[] = {
     { "the vocabulary is padded", vocabulary_is_padded },
     { "fewer groups than tensor-parallel ranks", fewer_groups_than_tensor_parallel_ranks },
     { "biases and norms are vectors", biases_and_norms_are_vectors },
+    { "BERT has heads", bert_has_heads },
     { "tied embeddings are copied to the last stage",
       tied_embeddings_are_copied_to_the_last_stage },
     CU_TEST_INFO_NULL,

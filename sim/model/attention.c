@@ -20,6 +20,12 @@ static bool is_unfused(const sim_dims_t *d)
     return d->core == SIM_CORE_UNFUSED || d->core == SIM_CORE_LOCAL;
 }
 
+/* Bidirectional attention ignores padding; Transformer Engine wants the mask for that. */
+static bool masks_padding(const sim_model_t *m)
+{
+    return m->d->core == SIM_CORE_UNFUSED && m->s->model_type == SIM_MODEL_BERT;
+}
+
 static bool recomputes_core(const sim_model_t *m)
 {
     return m->s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
@@ -135,11 +141,41 @@ static sim_ref_t torch_softmax(sim_model_t *m, sim_attention_save_t *save, uint6
     return in_fp32 ? sim_new(m->b, "softmax_cast", bytes) : sim_keep(m->b, save->softmax);
 }
 
+/* Which keys a query may see: Transformer Engine makes a mask of the tokens of both, one of the
+ * distance between them in 64-bit numbers, and joins the two (dot_product_attention/utils.py,
+ * get_full_mask()). */
+static sim_ref_t full_mask(sim_model_t *m)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t n = d->b * d->s * d->s;
+    sim_ref_t padding = sim_new(m->b, "padding_mask", n);
+    sim_ref_t inverse = sim_new(m->b, "padding_mask_inverse", n);
+    sim_ref_t distance = sim_new(m->b, "mask_distance", 4 * d->s * d->s);
+    sim_ref_t left = sim_new(m->b, "mask_left", 8 * n);
+    sim_ref_t right = sim_new(m->b, "mask_right", 8 * n);
+    sim_ref_t in_left = sim_new(m->b, "mask_in_left", n);
+    sim_ref_t past_right = sim_new(m->b, "mask_past_right", n);
+    sim_ref_t in_right = sim_new(m->b, "mask_in_right", n);
+    sim_drop(m->b, past_right);
+    sim_ref_t window = sim_new(m->b, "mask_window", n);
+    sim_drop(m->b, in_left);
+    sim_drop(m->b, in_right);
+    sim_ref_t outside = sim_new(m->b, "mask_outside", n);
+    sim_drop(m->b, window);
+    sim_ref_t mask = sim_new(m->b, "attention_mask", n);
+    sim_ref_t locals[] = { padding, inverse, distance, left, right, outside };
+    for (size_t i = 0; i < sizeof(locals) / sizeof(locals[0]); i++)
+        sim_drop(m->b, locals[i]);
+    return mask;
+}
+
 static sim_ref_t unfused_forward(sim_model_t *m, sim_attention_save_t *save)
 {
     const sim_dims_t *d = m->d;
     uint64_t bytes = scores_bytes(d);
     sim_ref_t target = SIM_REF_NONE;
+    if (masks_padding(m))
+        save->mask = full_mask(m);
     if (d->core == SIM_CORE_LOCAL)
         sim_persist(m->b, SIM_MOD_ATTENTION, "mpu_buffer", bytes);
     else
@@ -153,6 +189,11 @@ static sim_ref_t unfused_forward(sim_model_t *m, sim_attention_save_t *save)
         probs = sim_keep(m->b, save->softmax);
     } else {
         probs = torch_softmax(m, save, bytes);
+    }
+    if (save->mask != SIM_REF_NONE) { /* zeros for the queries that are padding */
+        sim_ref_t filled = sim_new(m->b, "softmax_masked", bytes);
+        sim_drop(m->b, probs);
+        probs = filled;
     }
     if (m->s->attention_dropout > 0.0) {
         save->dropped = sim_new(m->b, "softmax_dropped", bytes);
@@ -211,8 +252,9 @@ static void forget(sim_model_t *m, sim_ref_t **refs, size_t n)
 
 static void forget_core(sim_model_t *m, sim_attention_save_t *save)
 {
-    sim_ref_t *refs[] = { &save->core_q, &save->core_k,  &save->core_v,       &save->out,
-                          &save->lse,    &save->softmax, &save->dropout_mask, &save->dropped };
+    sim_ref_t *refs[] = { &save->core_q,       &save->core_k,  &save->core_v,
+                          &save->out,          &save->lse,     &save->softmax,
+                          &save->dropout_mask, &save->dropped, &save->mask };
     forget(m, refs, sizeof(refs) / sizeof(refs[0]));
 }
 
@@ -258,7 +300,7 @@ sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_
                                     SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
                                     SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
                                     SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE };
+                                    SIM_REF_NONE, SIM_REF_NONE };
     if (m->s->qk_layernorm)
         qk_norm_forward(m, save);
     else if (m->d->heads != m->d->groups)
@@ -303,6 +345,10 @@ static qkv_t unfused_backward(sim_model_t *m, sim_attention_save_t *save, sim_re
         replace(m, &d_softmax, "d_softmax", bytes);
     sim_drop(m->b, save->dropout_mask);
     save->dropout_mask = SIM_REF_NONE;
+    if (save->mask != SIM_REF_NONE)
+        replace(m, &d_softmax, "d_softmax_masked", bytes);
+    sim_drop(m->b, save->mask);
+    save->mask = SIM_REF_NONE;
     sim_drop(m->b, save->softmax);
     save->softmax = SIM_REF_NONE;
     grads.q = sim_new(m->b, "d_q", d->q_bytes);

@@ -79,6 +79,7 @@ typedef struct {
     sim_ref_t core_q, core_k, core_v;         /* contiguous, repeated or batch-first copies */
     sim_ref_t out, lse;                       /* the kernel's own output and log-sum-exp */
     sim_ref_t softmax, dropout_mask, dropped; /* unfused attention */
+    sim_ref_t mask;                           /* of padding, in unfused attention */
     sim_ref_t gate, ungated;                  /* output gate, and the context before it */
 } sim_attention_save_t;
 

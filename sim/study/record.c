@@ -218,6 +218,15 @@ static void put_date(const json_t *record, sim_import_t *import)
     }
 }
 
+/* Megatron-LM has a program for each type instead of an argument. */
+static void put_model_type(const json_t *record, sim_import_t *import)
+{
+    char *type = sim_record_text(record, "model.type");
+    if (strcmp(type, "bert") == 0)
+        put(import, "model", "model_type", type, "model.type");
+    free(type);
+}
+
 static void import_arguments(const json_t *record, sim_import_t *import)
 {
     const char *name;
@@ -560,10 +569,6 @@ static void import_fields(const json_t *record, sim_import_t *import)
     bool on =
         json_is_true(sp) || (json_is_string(sp) && strncmp(json_string_value(sp), "set", 3) == 0);
     put(import, "parallel", "sequence_parallel", on ? "true" : "false", "train.sp");
-    char *type = sim_record_text(record, "model.type");
-    if (strcmp(type, "bert") == 0)
-        put(import, "model", "model_type", "bert", "model.type");
-    free(type);
     put_precision(record, import);
     put_recompute(record, import);
     put_attention(record, import);
@@ -653,6 +658,7 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
 {
     sim_import_init(import);
     set_world_size(record, import);
+    put_model_type(record, import);
     if (json_is_object(at(record, "args")))
         import_arguments(record, import);
     else
