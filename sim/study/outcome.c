@@ -20,6 +20,7 @@ static const char *const status_names[SIM_N_STATUSES] = {
 static const char *const risk_names[SIM_N_RISKS] = {
     [SIM_RISK_NONE] = "",
     [SIM_RISK_MARGIN] = "margin",
+    [SIM_RISK_RANGE] = "range",
     [SIM_RISK_RETRIES] = "retries",
     [SIM_RISK_EXPANDABLE] = "expandable_segments",
     [SIM_RISK_FRAGMENTED] = "fragmentation",
@@ -44,7 +45,18 @@ static bool any_retries(const sim_job_t *job)
     return false;
 }
 
-static void set_status(sim_outcome_t *o, const sim_job_t *job, uint64_t margin_bytes)
+/* By how much the worst rank's memory outside PyTorch may exceed its estimate. */
+static uint64_t outside_range(const sim_scenario_t *s, uint32_t rank)
+{
+    sim_outside_t outside;
+    sim_outside_init(&outside, s, rank);
+    uint64_t range_bytes = outside.high > outside.bytes ? outside.high - outside.bytes : 0;
+    sim_outside_fini(&outside);
+    return range_bytes;
+}
+
+static void set_status(const sim_scenario_t *s, const sim_job_t *job, uint64_t margin_bytes,
+                       sim_outcome_t *o)
 {
     if (o->verdict.n_out_of_memory > 0) {
         bool fragmented = o->verdict.cause == SIM_CAUSE_FRAGMENTATION;
@@ -58,6 +70,8 @@ static void set_status(sim_outcome_t *o, const sim_job_t *job, uint64_t margin_b
         o->risk = SIM_RISK_RETRIES;
     else if (o->verdict.headroom_bytes < margin_bytes)
         o->risk = SIM_RISK_MARGIN;
+    else if (o->verdict.headroom_bytes < outside_range(s, o->worst_rank))
+        o->risk = SIM_RISK_RANGE;
     o->status = o->risk == SIM_RISK_NONE ? SIM_STATUS_FITS : SIM_STATUS_AT_RISK;
 }
 
@@ -78,7 +92,7 @@ static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t ma
     o->device_bytes = s->memory_bytes;
     o->headroom_bytes = (int64_t)o->device_bytes - (int64_t)o->device_used_bytes;
     o->n_classes = job->classes.n_classes;
-    set_status(o, job, margin_bytes);
+    set_status(s, job, margin_bytes, o);
 }
 
 static base_status_t add_time(const sim_scenario_t *scenario, sim_outcome_t *o, base_err_t *err)

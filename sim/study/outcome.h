@@ -19,13 +19,14 @@ const char *sim_status_name(sim_status_t status);
 typedef enum {
     SIM_RISK_NONE,
     SIM_RISK_MARGIN,     /* fits, with less headroom than the margin asked for */
+    SIM_RISK_RANGE,      /* fits, but what lies outside PyTorch may be larger than estimated */
     SIM_RISK_RETRIES,    /* fits, because the allocator gave cached segments back */
     SIM_RISK_EXPANDABLE, /* does not fit by fragmentation; would with expandable segments */
     SIM_RISK_FRAGMENTED, /* does not fit by fragmentation, even so */
     SIM_N_RISKS,
 } sim_risk_t;
 
-/* "", "margin", "retries", "expandable_segments", "fragmentation". */
+/* "", "margin", "range", "retries", "expandable_segments", "fragmentation". */
 const char *sim_risk_name(sim_risk_t risk);
 
 typedef struct {

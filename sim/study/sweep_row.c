@@ -219,8 +219,10 @@ static json_t *json_field(const sim_sweep_column_t *column, const char *text)
     number = strtoll(text, &end, 10);
     if (*end == '\0' && errno == 0)
         return json_integer(number);
+    /* A whole number beyond 64 bits would lose digits. */
     double real = strtod(text, &end);
-    return *end == '\0' && end != text ? json_real(real) : json_string(text);
+    bool is_real = *end == '\0' && strchr(text, '.') != NULL;
+    return is_real ? json_real(real) : json_string(text);
 }
 
 static char *json_line(const sim_sweep_columns_t *columns, const sim_sweep_row_t *row)
