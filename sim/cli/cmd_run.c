@@ -22,6 +22,8 @@
 static const sim_option_t own[] = {
     { "html", 0, "FILE", SIM_OPTION_TEXT, offsetof(sim_options_t, html),
       "write the report as one page for a browser" },
+    { "perfetto", 0, "FILE", SIM_OPTION_TEXT, offsetof(sim_options_t, perfetto),
+      "write a trace for ui.perfetto.dev: passes, messages and memory by time" },
     { "snapshot", 0, "DIR", SIM_OPTION_TEXT, offsetof(sim_options_t, snapshot),
       "write a PyTorch memory snapshot of every rank to DIR" },
 };

@@ -31,7 +31,7 @@ typedef struct {
 /* What every command has; a command with options of its own makes this the first member. */
 typedef struct {
     sim_text_list_t sets;
-    const char *json, *csv, *ranks, *progress, *snapshot, *html;
+    const char *json, *csv, *ranks, *progress, *snapshot, *html, *perfetto;
     bool quiet;
     int verbose;
     char **operands; /* n_operands, into argv */

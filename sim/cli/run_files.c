@@ -8,6 +8,7 @@
 #include "sim/base/xmem.h"
 #include "sim/cli/json_file.h"
 #include "sim/report/page.h"
+#include "sim/report/perfetto.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,21 @@ static int write_page(const sim_report_t *report, const sim_options_t *options)
     return end(status, &err);
 }
 
+static int write_trace(const char *path, const sim_report_t *report)
+{
+    base_outfile_t *out;
+    base_err_t err;
+    base_status_t status = base_outfile_open(path, &out, &err);
+    if (status != BASE_OK)
+        return end(status, &err);
+    status = sim_perfetto_write(report, base_outfile_stream(out), &err);
+    if (status == BASE_OK)
+        status = base_outfile_commit(out, &err);
+    else
+        base_outfile_discard(out);
+    return end(status, &err);
+}
+
 int sim_cli_write_run_files(const sim_report_t *report, const sim_options_t *options)
 {
     int code = 0;
@@ -123,12 +139,14 @@ int sim_cli_write_run_files(const sim_report_t *report, const sim_options_t *opt
         code = write_csv(options->csv, report);
     if (code == 0 && options->html != NULL)
         code = write_page(report, options);
+    if (code == 0 && options->perfetto != NULL)
+        code = write_trace(options->perfetto, report);
     return code;
 }
 
 bool sim_cli_run_takes_stdout(const sim_options_t *options)
 {
-    const char *const paths[] = { options->json, options->csv, options->html };
+    const char *const paths[] = { options->json, options->csv, options->html, options->perfetto };
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         if (paths[i] != NULL && strcmp(paths[i], "-") == 0)
             return true;
