@@ -177,6 +177,22 @@ static void kept_tensors_keep_their_slot(void)
     pass_fini(&p);
 }
 
+/* Several may defer one tensor, as the losses of multi-token prediction do. */
+static void the_last_reference_is_deferred(void)
+{
+    pass_t p;
+    pass_init(&p);
+    sim_ref_t in = sim_given(&p.b, SIM_SLOT_INPUT, "in", 8);
+    sim_ref_t x = sim_keep(&p.b, sim_new(&p.b, "x", 1));
+    go_backward(&p);
+    sim_defer(&p.b, x);
+    CU_ASSERT_STRING_EQUAL(text(&p.backward), "");
+    sim_defer(&p.b, x);
+    sim_defer(&p.b, in);
+    CU_ASSERT_STRING_EQUAL(text(&p.backward), "d4");
+    pass_fini(&p);
+}
+
 static void discarded_tensors_come_back(void)
 {
     pass_t p;
@@ -268,6 +284,7 @@ static CU_TestInfo tests[] = {
     { "new tensors are marked", new_tensors_are_marked },
     { "borders are left to the schedule", borders_are_left_to_the_schedule },
     { "kept tensors keep their slot", kept_tensors_keep_their_slot },
+    { "the last reference is deferred", the_last_reference_is_deferred },
     { "discarded tensors come back", discarded_tensors_come_back },
     { "persistent buffers have a key", persistent_buffers_have_a_key },
     { "many persistent buffers are told apart", many_persistent_buffers_are_told_apart },

@@ -208,7 +208,11 @@ void sim_hold(sim_builder_t *b, sim_ref_t ref)
 
 void sim_defer(sim_builder_t *b, sim_ref_t ref)
 {
-    keep_beyond(b, ref, SIM_OP_DEFER);
+    const sim_built_t *built = &b->built[ref];
+    if (built->refs > 1 || built->slot < SIM_N_SLOTS_FIXED)
+        sim_drop(b, ref);
+    else
+        keep_beyond(b, ref, SIM_OP_DEFER);
 }
 
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot)

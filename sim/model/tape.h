@@ -117,9 +117,12 @@ void sim_restore(sim_builder_t *b, sim_ref_t ref);
 /* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot);
 
-/* The last reference goes to someone who keeps the tensor: until the next iteration begins, or
- * (where the pass is deferred) until the pipeline has been flushed. */
+/* The last reference goes to someone who keeps the tensor until the next iteration begins. */
 void sim_hold(sim_builder_t *b, sim_ref_t ref);
+
+/* One reference less; the last one goes, where the pass is deferred, to someone who keeps the
+ * tensor until the pipeline has been flushed. What crosses the border of a stage stays the
+ * player's. */
 void sim_defer(sim_builder_t *b, sim_ref_t ref);
 
 /* Touch a persistent buffer, named by `key`: made at the first use, or when it has to grow. Nothing
