@@ -110,6 +110,29 @@ static void make_width(maker_t *m)
     set_count(m, "num_layers", m->pp * m->vpp * PICK(m, 1, 2, 3));
 }
 
+/* Stages with any number of layers, none included; multi-token prediction at the end, or on the
+ * stage before. */
+static void make_layout(maker_t *m)
+{
+    char text[128];
+    size_t n = 0;
+    uint64_t n_stages = m->pp * m->vpp, n_layers = 0;
+    bool has_mtp = m->s->mtp_num_layers > 0;
+    uint64_t mtp_at = n_stages - 1 - random_below(&m->r, 2);
+    for (uint64_t i = 0; i < n_stages; i++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", i == 0 ? "E" : "|");
+        uint64_t n_here = has_mtp && i > mtp_at ? 0 : random_below(&m->r, 4);
+        n_layers += n_here;
+        for (uint64_t k = 0; k < n_here; k++)
+            text[n++] = 't';
+        if (has_mtp && i == mtp_at)
+            text[n++] = 'm';
+    }
+    snprintf(text + n, sizeof(text) - n, "L");
+    set(m, "pipeline_model_parallel_layout", text);
+    set_count(m, "num_layers", n_layers > 0 ? n_layers : 1);
+}
+
 static void make_model(maker_t *m)
 {
     ONE_OF(m, "activation_func", "gelu", "swiglu", "geglu", "squared_relu", "silu");
@@ -126,6 +149,8 @@ static void make_model(maker_t *m)
     maybe(m, 30, "create_attention_mask_in_dataloader", "true");
     if (m->vpp == 1 && m->s->position_embedding_type == SIM_POS_ROPE)
         maybe(m, 15, "mtp_num_layers", "1");
+    if (m->pp > 1 && chance(m, 15))
+        make_layout(m);
     maybe(m, 30, "apply_rope_fusion", "false");
     maybe(m, 30, "bias_dropout_fusion", "false");
     maybe(m, 30, "gradient_accumulation_fusion", "false");
