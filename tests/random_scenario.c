@@ -283,6 +283,24 @@ static void make_adapters(maker_t *m)
     maybe(m, 50, "share_expert_adapters", "false");
 }
 
+static void make_offload(maker_t *m)
+{
+    static const char *const modules[] = { "core_attn", "qkv_linear core_attn attn_proj",
+                                           "attn_norm mlp_norm expert_fc1 moe_act" };
+    if (chance(m, 10) && m->pp == 1)
+        set_count(m, "cpu_offloading_num_layers", 1);
+    else if (chance(m, 20)) {
+        set(m, "fine_grained_activation_offloading", "true");
+        set(m, "offload_modules", modules[random_below(&m->r, 3)]);
+        set_count(m, "min_offloaded_tensor_size", PICK(m, 1, 1000, 100000));
+        maybe(m, 40, "activation_offload_fraction", "0.6");
+    }
+    if (chance(m, 15) && m->s->use_precision_aware_optimizer) {
+        set(m, "optimizer_cpu_offload", "true");
+        ONE_OF(m, "optimizer_offload_fraction", "0", "0.3", "1");
+    }
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -297,6 +315,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_recompute(&m);
     make_optimizer(&m);
     make_adapters(&m);
+    make_offload(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     maybe(&m, 30, "conf", "expandable_segments:True");
     if (chance(&m, 20))

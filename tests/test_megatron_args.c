@@ -22,7 +22,8 @@ static void read_shell(const char *text)
 {
     base_err_t err = { 0 };
     sim_import_init(&import);
-    CU_ASSERT_EQUAL_FATAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x.sh", text, strlen(text), &err), BASE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sim_import_text(&import, SIM_IMPORT_AUTO, "x.sh", text, strlen(text), &err), BASE_OK);
     sim_import_resolve(&import);
 }
 
@@ -172,8 +173,9 @@ static void what_moves_memory_and_is_not_simulated_is_named(void)
         { BASE "--optimizer soap", "--optimizer soap" },
         { BASE "--cuda-graph-impl none", NULL },
         { BASE "--cuda-graph-impl local", "--cuda-graph-impl local" },
-        { BASE "--cpu-offloading-num-layers 0", NULL },
-        { BASE "--cpu-offloading-num-layers 2", "--cpu-offloading-num-layers 2" },
+        { BASE "--delta-offload-bytes-across-pp-ranks 0", NULL },
+        { BASE "--delta-offload-bytes-across-pp-ranks 2",
+          "--delta-offload-bytes-across-pp-ranks 2" },
         { BASE "--fp8-recipe tensorwise", NULL }, /* says nothing without --fp8-format */
         { BASE "--transformer-impl inference_optimized", "--transformer-impl" },
         { BASE "--lr 1e-4 --data-path a b c --save x", NULL },
@@ -291,12 +293,14 @@ static void hostile_text_ends(void)
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         sim_import_init(&import);
-        CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", texts[i], strlen(texts[i]), &err),
-                        BASE_ERR_PARSE);
+        CU_ASSERT_EQUAL(
+            sim_import_text(&import, SIM_IMPORT_AUTO, "x", texts[i], strlen(texts[i]), &err),
+            BASE_ERR_PARSE);
         sim_import_fini(&import);
     }
     sim_import_init(&import);
-    CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", "a\0b", 3, &err), BASE_ERR_PARSE);
+    CU_ASSERT_EQUAL(sim_import_text(&import, SIM_IMPORT_AUTO, "x", "a\0b", 3, &err),
+                    BASE_ERR_PARSE);
     sim_import_fini(&import);
     free(text);
 }

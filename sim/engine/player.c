@@ -3,6 +3,7 @@
 
 #include "sim/engine/player.h"
 
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
 
 #include <stdio.h>
@@ -188,6 +189,13 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
                 break;
             sim_player_free(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
             slots[op->slot] = SIM_BLOCK_NONE;
+            break;
+        case SIM_OP_TO_HOST:
+            p->offloaded_bytes += op->bytes;
+            p->max_offloaded_bytes = base_u64_max(p->max_offloaded_bytes, p->offloaded_bytes);
+            break;
+        case SIM_OP_FROM_HOST:
+            p->offloaded_bytes -= op->bytes;
             break;
         case SIM_OP_HOLD:
             break;

@@ -60,6 +60,7 @@ typedef struct {
     sim_moment_t now;
     sim_moment_t reserved_moment;
     uint64_t max_reserved_bytes;
+    uint64_t offloaded_bytes, max_offloaded_bytes; /* activations in host memory */
 
     sim_player_chunk_t *chunks; /* n_chunks; owned */
     uint32_t n_chunks;

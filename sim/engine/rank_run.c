@@ -43,7 +43,7 @@ static void fill_result(sim_player_t *p, sim_rank_result_t *r)
     r->max_reserved_bytes = p->max_reserved_bytes;
     r->reserved_moment = p->reserved_moment;
     r->n_allocator_ops = p->n_ops;
-    r->host_bytes = p->host_bytes;
+    r->host_bytes = p->host_bytes + p->max_offloaded_bytes;
     r->n_alloc_retries = sim_alloc_stats(p->alloc)->num_alloc_retries;
     r->is_out_of_memory = p->is_out_of_memory;
     if (p->is_out_of_memory) {

@@ -43,7 +43,7 @@ typedef struct {
     sim_holders_t at_peak; /* who holds max_allocated_bytes */
     uint64_t n_allocator_ops;
     uint64_t n_alloc_retries;
-    uint64_t host_bytes; /* of the optimizer, in host memory; steady state */
+    uint64_t host_bytes; /* in host memory, at most: optimizer state and offloaded activations */
 
     bool is_out_of_memory;
     sim_moment_t oom_moment;

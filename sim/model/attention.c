@@ -3,6 +3,7 @@
 
 #include "sim/model/context_parallel.h"
 #include "sim/model/layer.h"
+#include "sim/model/offload.h"
 #include "sim/model/software.h"
 
 typedef struct {
@@ -282,6 +283,19 @@ void sim_attention_forget(sim_model_t *m, sim_attention_save_t *save)
     forget_inputs(m, save);
     forget_prologue(m, save);
     forget_gate(m, save);
+}
+
+void sim_attention_offload(sim_model_t *m, sim_attention_save_t *save)
+{
+    if (recomputes_core(m))
+        return;
+    sim_ref_t *fields[] = { &save->core_q, &save->core_k,  &save->core_v, &save->q,
+                            &save->k,      &save->softmax, &save->dropped };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, fields[i], m->d->e, true);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->dropout_mask, 1, false);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->out, m->d->e, false);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->lse, 4, false);
 }
 
 static sim_ref_t hold(sim_ref_t *saved_p, bool is_saved, sim_model_t *m)

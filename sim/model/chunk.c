@@ -9,6 +9,7 @@
 #include "sim/model/bert.h"
 #include "sim/model/ends.h"
 #include "sim/model/mtp.h"
+#include "sim/model/offload.h"
 #include "sim/model/transformer_layer.h"
 
 #include <stdlib.h>
@@ -18,8 +19,10 @@ typedef struct {
     sim_model_t m;
     const topo_chunk_t *place;
     sim_embedding_save_t embedding;
-    sim_layer_save_t *layers; /* one a layer */
-    sim_ref_t *group_in;      /* full recompute: input of each checkpointed group */
+    sim_layer_save_t *layers;  /* one a layer */
+    sim_ref_t *group_in;       /* full recompute: input of each checkpointed group */
+    sim_layer_range_t *ranges; /* one a layer, for cpu_offloading */
+    sim_offloads_t offloads;
     sim_final_norm_save_t norm;
     sim_mtp_save_t mtp;
     sim_bert_head_t bert_head;
@@ -64,12 +67,35 @@ static void save_group_input(work_t *w, uint32_t i, sim_ref_t x)
     w->group_in[i] = sim_new(w->m.b, "checkpoint_shard", w->m.d->hidden_bytes / w->m.d->tp);
 }
 
+/* Layers that cpu_offloading sends to the host. Transformer Engine (cpu_offload.py,
+ * DefaultOffloadSynchronizer) waits for the i-th to be gone when layer L - n + i begins, and
+ * fetches it when the backward pass of layer L - 1 - n + i does. */
+static uint32_t n_offloaded(const work_t *w)
+{
+    const sim_scenario_t *s = w->m.s;
+    return s->cpu_offloading && s->cpu_offloading_activations
+               ? (uint32_t)s->cpu_offloading_num_layers
+               : 0;
+}
+
+static sim_ref_t saving_layer_forward(work_t *w, uint32_t i, sim_ref_t x)
+{
+    uint32_t kept = w->place->n_layers - n_offloaded(w);
+    if (i >= kept)
+        sim_layer_to_host(&w->m, &w->ranges[i - kept]);
+    w->ranges[i] = (sim_layer_range_t){ .first = w->m.b->n_built, .in = x };
+    x = layer_forward(w, i, x, true);
+    w->ranges[i].end = w->m.b->n_built;
+    w->ranges[i].out = x;
+    return x;
+}
+
 static sim_ref_t layers_forward(work_t *w, sim_ref_t x)
 {
     for (uint32_t i = 0; i < w->place->n_layers;) {
         uint32_t n = group_size(w, i);
         if (n == 0) {
-            x = layer_forward(w, i++, x, true);
+            x = saving_layer_forward(w, i++, x);
             continue;
         }
         save_group_input(w, i, x);
@@ -82,6 +108,9 @@ static sim_ref_t layers_forward(work_t *w, sim_ref_t x)
 
 static sim_ref_t layer_backward(work_t *w, uint32_t i, sim_ref_t g)
 {
+    uint32_t n = n_offloaded(w), kept = w->place->n_layers - n;
+    if (n > 0 && i + 1 >= kept && i + 1 - kept < n)
+        sim_layer_from_host(&w->m, &w->ranges[i + 1 - kept]);
     w->m.b->layer = (uint16_t)(w->place->first_layer + i);
     return sim_layer_backward(&w->m, &w->layers[i], g);
 }
@@ -246,6 +275,57 @@ static void set_borders(work_t *w)
     w->out_bytes = all_out ? all : w->m.d->hidden_bytes;
 }
 
+static void work_init(work_t *w, const topo_chunk_t *place)
+{
+    const sim_scenario_t *s = w->m.s;
+    w->place = place;
+    w->layers = base_xcalloc(place->n_layers, sizeof(*w->layers));
+    w->group_in = base_xcalloc(place->n_layers, sizeof(*w->group_in));
+    w->ranges = base_xcalloc(place->n_layers, sizeof(*w->ranges));
+    w->n_losses = 1 + (uint32_t)s->mtp_num_layers;
+    w->losses = base_xcalloc(w->n_losses, sizeof(*w->losses));
+    sim_mtp_init(&w->mtp, place->n_mtp_layers,
+                 s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
+    set_borders(w);
+    for (uint32_t i = 0; i < place->n_layers; i++)
+        w->layers[i].is_moe = s->num_experts > 0 && s->layer_is_moe[place->first_layer + i];
+    if (s->fine_grained_activation_offloading)
+        w->m.offloads = &w->offloads;
+}
+
+static void work_fini(work_t *w)
+{
+    sim_mtp_fini(&w->mtp);
+    sim_offloads_fini(&w->offloads);
+    free(w->losses);
+    free(w->layers);
+    free(w->group_in);
+    free(w->ranges);
+}
+
+/* Walk both passes once to see what there is to offload, then decide what is. */
+static void decide_offloads(work_t *w)
+{
+    sim_persistent_t persistent = { 0 };
+    sim_builder_t b;
+    sim_tape_t forward = { 0 }, backward = { 0 };
+    work_t walk = { .m = w->m };
+    walk.m.b = &b;
+    sim_builder_init(&b, &persistent);
+    work_init(&walk, w->place);
+    walk.offloads.counts = true;
+    build_forward(&walk, &forward);
+    build_backward(&walk, &backward);
+    sim_offloads_decide(&walk.offloads, w->m.s->activation_offload_fraction, w->place->has_loss);
+    w->offloads = walk.offloads;
+    walk.offloads = (sim_offloads_t){ 0 };
+    work_fini(&walk);
+    sim_tape_fini(&forward);
+    sim_tape_fini(&backward);
+    sim_builder_fini(&b);
+    sim_persistent_fini(&persistent);
+}
+
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
                     const topo_chunk_t *place, uint32_t tp_rank, sim_persistent_t *persistent)
 {
@@ -253,18 +333,10 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     sim_params_init(&chunk->params, scenario, dims, place);
     sim_builder_t b;
     sim_builder_init(&b, persistent);
-    work_t w = { .m = { .b = &b, .s = scenario, .d = dims, .tp_rank = tp_rank },
-                 .place = place,
-                 .layers = base_xcalloc(place->n_layers, sizeof(*w.layers)),
-                 .group_in = base_xcalloc(place->n_layers, sizeof(*w.group_in)),
-                 .n_losses = 1 + (uint32_t)scenario->mtp_num_layers };
-    w.losses = base_xcalloc(w.n_losses, sizeof(*w.losses));
-    sim_mtp_init(&w.mtp, place->n_mtp_layers,
-                 scenario->num_experts > 0 && scenario->layer_is_moe[scenario->num_layers - 1]);
-    set_borders(&w);
-    for (uint32_t i = 0; i < place->n_layers; i++)
-        w.layers[i].is_moe =
-            scenario->num_experts > 0 && scenario->layer_is_moe[place->first_layer + i];
+    work_t w = { .m = { .b = &b, .s = scenario, .d = dims, .tp_rank = tp_rank } };
+    work_init(&w, place);
+    if (scenario->fine_grained_activation_offloading)
+        decide_offloads(&w);
     build_forward(&w, &chunk->forward);
     build_backward(&w, &chunk->backward);
     sim_builder_finish(&b);
@@ -276,10 +348,7 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     sim_builder_fini(&b);
     chunk->in_bytes = w.in_bytes;
     chunk->out_bytes = w.out_bytes;
-    sim_mtp_fini(&w.mtp);
-    free(w.losses);
-    free(w.layers);
-    free(w.group_in);
+    work_fini(&w);
 }
 
 void sim_chunk_fini(sim_chunk_t *chunk)

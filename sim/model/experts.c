@@ -3,6 +3,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/model/experts.h"
+#include "sim/model/offload.h"
 #include "sim/model/quant.h"
 
 #include <stdlib.h>
@@ -78,7 +79,11 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
 static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
 {
     const sim_dims_t *d = m->d;
+    /* Offloaded, the input is saved as it came unless it is in MXFP8 (moe/experts.py). */
+    bool offloaded = m->s->fine_grained_activation_offloading &&
+                     (m->s->offload_modules & SIM_OFFLOAD_EXPERT_FC1) != 0;
     return (sim_linear_dims_t){ .name = "expert_fc1",
+                                .keeps_input = offloaded && m->s->fp8_recipe != SIM_FP8_MXFP8,
                                 .target = SIM_TARGET_FC1,
                                 .is_expert = true,
                                 .in_bytes = rows * d->moe.h * d->e,
@@ -107,7 +112,12 @@ static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
                               uint64_t n_weights, bool grad)
 {
     sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
+    bool grouped = n_weights > 0;
     sim_ref_t fc1_out = sim_linear_forward(m, &fc1, &save->fc1, x, "fc1_out", true);
+    if (grouped && sim_offload_begin(m, SIM_OFFLOAD_EXPERT_FC1, grad)) {
+        sim_offload_take(m, SIM_OFFLOAD_EXPERT_FC1, &save->fc1.x, m->d->e, true);
+        sim_offload_take(m, SIM_OFFLOAD_EXPERT_FC1, &save->fc1.adapter.x, m->d->e, true);
+    }
     sim_ref_t act = act_forward(m, save, fc1_out, fc2.in_bytes, grad);
     sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2, act, "fc2_out", true);
     if (!grad || recomputes_act(m)) {
@@ -120,6 +130,11 @@ static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
         sim_linear_forget(m, &save->fc2);
         sim_forget(m, &save->act_in);
     }
+    if (grouped && sim_offload_begin(m, SIM_OFFLOAD_MOE_ACT, grad)) {
+        sim_offload_take(m, SIM_OFFLOAD_MOE_ACT, &save->act_in, m->d->e, true);
+        sim_offload_take(m, SIM_OFFLOAD_MOE_ACT, &save->gate_out, m->d->e, false);
+        sim_offload_take(m, SIM_OFFLOAD_MOE_ACT, &save->unweighted, m->d->e, false);
+    }
     return out;
 }
 
@@ -127,6 +142,7 @@ static sim_ref_t part_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_
                                uint64_t rows, uint64_t n_weights)
 {
     sim_linear_dims_t fc1 = fc1_dims(m, rows, n_weights), fc2 = fc2_dims(m, rows, n_weights);
+    sim_offload_before_backward(m, SIM_OFFLOAD_MOE_ACT);
     if (recomputes_act(m)) {
         sim_ref_t in = save->act_in;
         sim_ref_t act = act_forward(m, save, in, fc2.in_bytes, true);
@@ -134,7 +150,11 @@ static sim_ref_t part_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_
     }
     sim_ref_t g = sim_linear_backward(m, &fc2, &save->fc2, d_out, "d_act_out");
     g = act_backward(m, save, g, fc2.in_bytes);
-    return sim_linear_backward(m, &fc1, &save->fc1, g, "d_expert_in");
+    sim_offload_after_backward(m, SIM_OFFLOAD_MOE_ACT);
+    sim_offload_before_backward(m, SIM_OFFLOAD_EXPERT_FC1);
+    g = sim_linear_backward(m, &fc1, &save->fc1, g, "d_expert_in");
+    sim_offload_after_backward(m, SIM_OFFLOAD_EXPERT_FC1);
+    return g;
 }
 
 /* Rows of the i-th of n parts of an even split. */

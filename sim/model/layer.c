@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "sim/model/adapter.h"
+#include "sim/model/offload.h"
 #include "sim/model/transformer_layer.h"
 
 static bool recomputes_mlp(const sim_model_t *m)
@@ -26,21 +27,37 @@ static void forget_row_linear(sim_model_t *m, sim_row_linear_t *save)
     sim_adapter_forget(m, &save->adapter);
 }
 
+static void offload_norm_linear(sim_model_t *m, sim_offload_module_t module,
+                                sim_norm_linear_t *save)
+{
+    sim_ref_t *fields[] = { &save->x, &save->ln_out, &save->adapter.x, &save->adapter.mid };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        sim_offload_take(m, module, fields[i], m->d->e, false);
+}
+
 static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
     m->b->module = SIM_MOD_QKV;
     sim_ref_t mixed_qkv = sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
     if (!grad)
         forget_norm_linear(m, &save->qkv);
+    if (sim_offload_begin(m, SIM_OFFLOAD_QKV_LINEAR, grad))
+        offload_norm_linear(m, SIM_OFFLOAD_QKV_LINEAR, &save->qkv);
     m->b->module = SIM_MOD_ATTENTION;
     sim_held_t held;
     sim_ref_t context = sim_attention_forward(m, &save->attention, mixed_qkv, &held);
     if (!grad)
         sim_attention_forget(m, &save->attention);
+    if (sim_offload_begin(m, SIM_OFFLOAD_CORE_ATTN, grad))
+        sim_attention_offload(m, &save->attention);
     m->b->module = SIM_MOD_PROJ;
     sim_ref_t out = sim_row_linear_forward(m, &save->proj, context, m->d->q_bytes, "proj_out");
     if (!grad)
         forget_row_linear(m, &save->proj);
+    if (sim_offload_begin(m, SIM_OFFLOAD_ATTN_PROJ, grad)) {
+        sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.x, m->d->e, true);
+        sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.adapter.x, m->d->e, true);
+    }
     for (size_t i = 0; i < sizeof(held.refs) / sizeof(held.refs[0]); i++)
         sim_drop(m->b, held.refs[i]);
     return out;
@@ -56,6 +73,9 @@ static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save,
     out = sim_bda_forward(m, &save->attention_bda, out, residual, "attention_residual");
     if (!grad)
         sim_drop(m->b, save->attention_bda.mask);
+    /* A norm of its own is given up once the residual, which is its input, has been added. */
+    if (m->d->mla.is_used && sim_offload_begin(m, SIM_OFFLOAD_ATTN_NORM, grad))
+        sim_offload_take(m, SIM_OFFLOAD_ATTN_NORM, &save->mla.norm.x, m->d->e, true);
     return out;
 }
 
@@ -96,6 +116,8 @@ sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
     out = sim_bda_forward(m, &save->mlp_bda, out, residual, "layer_out");
     if (!grad)
         sim_drop(m->b, save->mlp_bda.mask);
+    if (save->is_moe && sim_offload_begin(m, SIM_OFFLOAD_MLP_NORM, grad))
+        sim_offload_take(m, SIM_OFFLOAD_MLP_NORM, &save->moe.norm.x, m->d->e, true);
     return out;
 }
 
@@ -125,23 +147,34 @@ static sim_ref_t attention_backward(sim_model_t *m, sim_layer_save_t *save, sim_
 {
     const sim_dims_t *d = m->d;
     m->b->module = SIM_MOD_PROJ;
+    sim_offload_before_backward(m, SIM_OFFLOAD_ATTN_PROJ);
     g = sim_row_linear_backward(m, &save->proj, g, "d_context", d->q_bytes,
                                 d->heads_tp * d->head_dim);
+    sim_offload_after_backward(m, SIM_OFFLOAD_ATTN_PROJ);
     m->b->module = SIM_MOD_ATTENTION;
+    sim_offload_before_backward(m, SIM_OFFLOAD_CORE_ATTN);
     g = sim_attention_backward(m, &save->attention, g);
+    sim_offload_after_backward(m, SIM_OFFLOAD_CORE_ATTN);
     m->b->module = SIM_MOD_QKV;
-    return sim_norm_linear_backward(m, &save->qkv, g, d->qkv_rows);
+    sim_offload_before_backward(m, SIM_OFFLOAD_QKV_LINEAR);
+    g = sim_norm_linear_backward(m, &save->qkv, g, d->qkv_rows);
+    sim_offload_after_backward(m, SIM_OFFLOAD_QKV_LINEAR);
+    return g;
 }
 
 sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
 {
     m->b->module = SIM_MOD_RESIDUAL;
     sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
+    sim_offload_before_backward(m, SIM_OFFLOAD_MLP_NORM);
     g = save->is_moe ? sim_moe_backward(m, &save->moe, g) : mlp_backward(m, save, g);
+    sim_offload_after_backward(m, SIM_OFFLOAD_MLP_NORM);
     d_out = add_residual(m, g, d_out);
 
     m->b->module = SIM_MOD_RESIDUAL;
     g = sim_bda_backward(m, &save->attention_bda, d_out);
+    sim_offload_before_backward(m, SIM_OFFLOAD_ATTN_NORM);
     g = m->d->mla.is_used ? sim_mla_backward(m, &save->mla, g) : attention_backward(m, save, g);
+    sim_offload_after_backward(m, SIM_OFFLOAD_ATTN_NORM);
     return add_residual(m, g, d_out);
 }

@@ -16,7 +16,8 @@ typedef struct {
     sim_builder_t *b;
     const sim_scenario_t *s;
     const sim_dims_t *d;
-    uint32_t tp_rank;       /* of its tensor-parallel group */
+    uint32_t tp_rank;              /* of its tensor-parallel group */
+    struct sim_offloads *offloads; /* borrowed; NULL = activations stay on the GPU */
     bool input_is_constant; /* the layer's input needs no gradient: a frozen embedding made it */
 } sim_model_t;
 
@@ -95,6 +96,9 @@ sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_
 
 /* Takes the context's gradient; returns mixed_qkv's. */
 sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out);
+
+/* Give up what the core attention saved (fine-grained offloading). */
+void sim_attention_offload(sim_model_t *m, sim_attention_save_t *save);
 
 /* Drop all that a forward pass saved. */
 void sim_attention_forget(sim_model_t *m, sim_attention_save_t *save);

@@ -4,6 +4,7 @@
 #include "sim/model/mla.h"
 
 #include "sim/model/context_parallel.h"
+#include "sim/model/offload.h"
 
 #include <stdio.h>
 
@@ -330,6 +331,32 @@ static void norm_discard(sim_model_t *m, sim_mla_save_t *save, sim_ref_t ln_out)
     sim_discard(m->b, ln_out);
 }
 
+static void offload_projections(sim_model_t *m, sim_mla_save_t *save)
+{
+    sim_ref_t *with[] = { &save->q_down.x, &save->q_up.x, &save->q_up.ln_out };
+    sim_ref_t *fields[] = { &save->kv_down.x, &save->kv_up.x, &save->kv_up.ln_out };
+    for (size_t i = 0; i < 3 && m->d->mla.q_rank > 0; i++)
+        if (i > 0 || !m->s->mla_down_proj_fusion)
+            sim_offload_take(m, SIM_OFFLOAD_QKV_LINEAR, with[i], m->d->e, false);
+    if (m->d->mla.q_rank == 0)
+        sim_offload_take(m, SIM_OFFLOAD_QKV_LINEAR, &save->q_proj.x, m->d->e, false);
+    for (size_t i = 0; i < 3; i++)
+        sim_offload_take(m, SIM_OFFLOAD_QKV_LINEAR, fields[i], m->d->e, false);
+}
+
+static void offload_core(sim_model_t *m, sim_mla_save_t *save)
+{
+    sim_ref_t *fields[] = { &save->q,      &save->k,      &save->v,       &save->core_q,
+                            &save->core_k, &save->core_v, &save->softmax, &save->dropped };
+    if (recomputes(m, SIM_MODULE_CORE_ATTN))
+        return;
+    for (size_t i = m->d->cp > 1 ? 3 : 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, fields[i], m->d->e, true);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->dropout_mask, 1, false);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->out, m->d->e, false);
+    sim_offload_take(m, SIM_OFFLOAD_CORE_ATTN, &save->lse, FP32_BYTES, false);
+}
+
 sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, bool grad)
 {
     const sim_dims_t *d = m->d;
@@ -348,14 +375,22 @@ sim_ref_t sim_mla_forward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t x, boo
     save->q = qkv.q;
     save->k = qkv.k;
     save->v = qkv.v;
+    if (sim_offload_begin(m, SIM_OFFLOAD_QKV_LINEAR, grad && !up_again))
+        offload_projections(m, save);
     sim_ref_t context = core_forward(m, save);
     if (!grad || recomputes(m, SIM_MODULE_CORE_ATTN))
         forget_core(m, save);
     if (up_again || !grad)
         discard_qkv(m, save);
+    if (sim_offload_begin(m, SIM_OFFLOAD_CORE_ATTN, grad))
+        offload_core(m, save);
     m->b->module = SIM_MOD_PROJ;
     sim_linear_dims_t dims = proj_dims(m);
     sim_ref_t out = sim_linear_forward(m, &dims, &save->proj, context, "proj_out", grad);
+    if (sim_offload_begin(m, SIM_OFFLOAD_ATTN_PROJ, grad)) {
+        sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.x, d->e, true);
+        sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.adapter.x, d->e, true);
+    }
     /* Context parallelism has saved what it needs; until here the module's variables held these. */
     if (d->cp > 1 && !recomputes(m, SIM_MODULE_CORE_ATTN))
         forget_qkv(m, save);
@@ -476,18 +511,23 @@ sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out
     sim_restore(m->b, save->ln_out);
     m->b->module = SIM_MOD_PROJ;
     sim_linear_dims_t dims = proj_dims(m);
+    sim_offload_before_backward(m, SIM_OFFLOAD_ATTN_PROJ);
     sim_ref_t g = sim_linear_backward(m, &dims, &save->proj, d_out, "d_context");
+    sim_offload_after_backward(m, SIM_OFFLOAD_ATTN_PROJ);
     if (recomputes(m, SIM_MODULE_MLA_UP_PROJ))
         recompute_up(m, save);
     m->b->module = SIM_MOD_ATTENTION;
+    sim_offload_before_backward(m, SIM_OFFLOAD_CORE_ATTN);
     if (recomputes(m, SIM_MODULE_CORE_ATTN))
         sim_drop(m->b, core_forward(m, save));
     qkv_t grads = core_backward(m, save, g);
     forget_core(m, save);
     forget_qkv(m, save);
+    sim_offload_after_backward(m, SIM_OFFLOAD_CORE_ATTN);
     sim_ref_t d_q, d_kv, d_k_rope;
     rope_backward(m, save, grads, &d_q, &d_kv, &d_k_rope);
     m->b->module = SIM_MOD_QKV;
+    sim_offload_before_backward(m, SIM_OFFLOAD_QKV_LINEAR);
     sim_linear_dims_t q_dims = q_up_dims(m), kv_dims = kv_up_dims(m);
     d_kv = up_backward(m, &kv_dims, &save->kv_up, d_kv, "d_kv_latent");
     if (d->mla.q_rank > 0)
@@ -495,6 +535,7 @@ sim_ref_t sim_mla_backward(sim_model_t *m, sim_mla_save_t *save, sim_ref_t d_out
     else
         d_q = sim_linear_backward(m, &q_dims, &save->q_proj, d_q, "d_ln_out");
     g = down_backward(m, save, d_q, d_kv, d_k_rope);
+    sim_offload_after_backward(m, SIM_OFFLOAD_QKV_LINEAR);
     sim_forget(m, &save->ln_out);
     return sim_norm_backward(m, &save->norm, g, d->hidden_bytes);
 }

@@ -190,6 +190,23 @@ void sim_restore(sim_builder_t *b, sim_ref_t ref)
                         .bytes = built->tensor.bytes });
 }
 
+void sim_discard_rest(sim_builder_t *b, sim_ref_t ref)
+{
+    const sim_built_t *built = &b->built[ref];
+    if (built->refs > 0 && !built->is_discarded && built->slot >= SIM_N_SLOTS_FIXED)
+        sim_discard(b, ref);
+}
+
+void sim_to_host(sim_builder_t *b, uint64_t bytes)
+{
+    push(b, (sim_op_t){ .kind = SIM_OP_TO_HOST, .bytes = bytes });
+}
+
+void sim_from_host(sim_builder_t *b, uint64_t bytes)
+{
+    push(b, (sim_op_t){ .kind = SIM_OP_FROM_HOST, .bytes = bytes });
+}
+
 /* The slot is not given back: whoever plays the tape finds the block there later. */
 static void keep_beyond(sim_builder_t *b, sim_ref_t ref, sim_op_kind_t kind)
 {

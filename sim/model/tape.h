@@ -22,6 +22,8 @@ typedef enum {
     SIM_OP_HOLD,    /* the block of slot stays until the next iteration begins */
     SIM_OP_DEFER,   /* free the block of slot, or, in a pass whose embedding gradient is deferred,
                      * leave it until the pipeline has been flushed */
+    SIM_OP_TO_HOST, /* `bytes` more, or less, in host memory */
+    SIM_OP_FROM_HOST,
 } sim_op_kind_t;
 
 typedef struct {
@@ -113,6 +115,13 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref);
  */
 void sim_discard(sim_builder_t *b, sim_ref_t ref);
 void sim_restore(sim_builder_t *b, sim_ref_t ref);
+
+/* Free the memory of a tensor that may still be referenced, for good. */
+void sim_discard_rest(sim_builder_t *b, sim_ref_t ref);
+
+/* Bytes that are copied to host memory, and that are not needed there any more. */
+void sim_to_host(sim_builder_t *b, uint64_t bytes);
+void sim_from_host(sim_builder_t *b, uint64_t bytes);
 
 /* Leave the tensor (one reference, which the player takes over) in a fixed slot. */
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot);

@@ -118,7 +118,7 @@ static void print_host(uint64_t bytes, FILE *out)
 {
     size_text_t text;
     if (bytes > 0)
-        fprintf(out, "  %s of host memory a rank hold the offloaded part of the optimizer\n",
+        fprintf(out, "  %s of host memory a rank hold what is offloaded\n",
                 base_bytes_format(bytes, text));
 }
 

@@ -167,6 +167,11 @@ static const row_t keys[] = {
     { "muon-scalar-optimizer=", NULL, false, "optimizer.muon_scalar_optimizer", NULL },
     { "log-params-norm", NULL, false, "optimizer.log_params_norm", NULL },
     { "log-num-zeros-in-grad", NULL, false, "optimizer.log_num_zeros_in_grad", NULL },
+    { "cpu-offloading-num-layers=", NULL, false, "offload.cpu_offloading_num_layers", NULL },
+    { "fine-grained-activation-offloading", NULL, false, "offload.fine_grained_activation_offloading", NULL },
+    { "offload-modules*", NULL, false, "offload.offload_modules", NULL },
+    { "min-offloaded-tensor-size=", NULL, false, "offload.min_offloaded_tensor_size", NULL },
+    { "activation-offload-fraction=", NULL, false, "offload.activation_offload_fraction", NULL },
     { "decoupled-lr=", NULL, false, NULL, NULL },
     { "disable-pad-vocab-size", "pad_vocab_size", true, NULL, NULL },
 };
@@ -203,8 +208,7 @@ static const row_t unsupported[] = {
     { "enable-cuda-graph", NULL, false, NULL, NULL },
     { "external-cuda-graph", NULL, false, NULL, NULL },
     { "optimizer-cuda-graph", NULL, false, NULL, NULL },
-    { "cpu-offloading-num-layers=", NULL, false, NULL, "0" },
-    { "fine-grained-activation-offloading", NULL, false, NULL, NULL },
+    { "delta-offload-bytes-across-pp-ranks=", NULL, false, NULL, "0" },
     { "moe-paged-stash", NULL, false, NULL, NULL },
     { "perform-rl-step", NULL, false, NULL, NULL },
     { "enable-mhc-connections", NULL, false, NULL, NULL },
@@ -323,11 +327,6 @@ static const struct {
     { "cuda-graph-impl",
       "cuda-graph-scope* cuda-graph-modules* cuda-graph-warmup-steps= "
       "delay-offload-until-cuda-graph" },
-    { "fine-grained-activation-offloading",
-      "offload-modules* min-offloaded-tensor-size= delta-offload-bytes-across-pp-ranks= "
-      "activation-offload-fraction= fine-grained-offloading-max-inflight-offloads=" },
-    { "cpu-offloading-num-layers",
-      "cpu-offloading-retain-pinned-cpu-buffers" },
     { "perform-rl-step",
       "rl-prompts-per-eval= rl-generation-lag= rl-max-inflight-requests= "
       "rl-submission-granularity= rl-consumption-granularity= rl-durable-rollout-bank "
@@ -387,6 +386,7 @@ static const struct {
 /* Data, logging, checkpoints, learning rate, inference, fault tolerance, other model families'
  * scripts, and numerics that change no tensor's size or life. */
 static const char no_effect[] =
+    "fine-grained-offloading-max-inflight-offloads= cpu-offloading-retain-pinned-cpu-buffers "
     "moe-router-num-groups= moe-router-group-topk= moe-router-topk-scaling-factor= "
     "moe-router-bias-update-rate= moe-router-force-load-balancing moe-router-topk-limited-devices= "
     "moe-per-layer-logging moe-token-drop-policy= moe-flex-dispatcher-num-sms= moe-deepep-num-sms= "

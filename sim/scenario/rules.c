@@ -564,6 +564,8 @@ static const sim_rule_t rules[] = {
     { "scheme target_modules transformer_impl defer_embedding_wgrad_compute", "adapters need linears of Transformer Engine", sim_rule_adapters_have_layers },
     { "scheme dropout_position sequence_parallel_input_regather a2a_experimental num_experts", "DoRA has dropout before the adapter, and neither re-gather nor experts", sim_rule_dora_is_possible },
     { "normalize_moe_lora dim moe_router_topk num_experts scheme", "normalize_moe_lora needs a rank that moe_router_topk divides", sim_rule_expert_rank_is_divisible },
+    { "cpu_offloading cpu_offloading_num_layers cpu_offloading_activations cpu_offloading_weights num_layers pipeline_model_parallel_size recompute_granularity fine_grained_activation_offloading transformer_impl", "cpu_offloading needs fewer layers than there are, no pipeline and no recompute", sim_rule_layers_can_be_offloaded },
+    { "fine_grained_activation_offloading offload_modules transformer_impl recompute_granularity recompute_modules", "offload_modules go together and are not recomputed", sim_rule_modules_can_be_offloaded },
     { "gpu", "the GPU is known", gpu_is_known },
     { "reserved_outside_bytes memory_bytes gpu", "reserved_outside_bytes leaves memory to use", something_is_left },
     { "version", "the version of NCCL can be read", nccl_version_is_one },

@@ -48,6 +48,10 @@ void sim_rule_adapters_have_layers(sim_rule_context_t *context);
 void sim_rule_dora_is_possible(sim_rule_context_t *context);
 void sim_rule_expert_rank_is_divisible(sim_rule_context_t *context);
 
+/* Rules of what goes to host memory. */
+void sim_rule_layers_can_be_offloaded(sim_rule_context_t *context);
+void sim_rule_modules_can_be_offloaded(sim_rule_context_t *context);
+
 /* Elements for each token of the widest tensor that experts or multi-latent attention make. */
 uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *scenario);
 

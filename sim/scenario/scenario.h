@@ -105,6 +105,17 @@ typedef enum {
 
 typedef enum { SIM_ROUTER_PARAMS_DTYPE, SIM_ROUTER_FP32, SIM_ROUTER_FP64 } sim_router_dtype_t;
 
+/* offload_modules, a set. */
+typedef enum {
+    SIM_OFFLOAD_ATTN_NORM = 1 << 0,
+    SIM_OFFLOAD_QKV_LINEAR = 1 << 1,
+    SIM_OFFLOAD_CORE_ATTN = 1 << 2,
+    SIM_OFFLOAD_ATTN_PROJ = 1 << 3,
+    SIM_OFFLOAD_MLP_NORM = 1 << 4,
+    SIM_OFFLOAD_EXPERT_FC1 = 1 << 5,
+    SIM_OFFLOAD_MOE_ACT = 1 << 6,
+} sim_offload_module_t;
+
 typedef enum { SIM_PEFT_NONE, SIM_PEFT_LORA, SIM_PEFT_DORA } sim_peft_t;
 
 typedef enum { SIM_DROPOUT_PRE, SIM_DROPOUT_POST } sim_dropout_position_t;
@@ -246,6 +257,14 @@ typedef struct {
     uint32_t recompute_modules;    /* set of sim_recompute_module_t */
     bool distribute_saved_activations;
 
+    /* [offload] */
+    bool cpu_offloading, cpu_offloading_activations, cpu_offloading_weights;
+    uint64_t cpu_offloading_num_layers;
+    bool fine_grained_activation_offloading;
+    uint32_t offload_modules;           /* set of sim_offload_module_t */
+    uint64_t min_offloaded_tensor_size; /* elements */
+    double activation_offload_fraction;
+
     /* [optimizer] */
     sim_optimizer_t optimizer;
     bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
@@ -254,13 +273,13 @@ typedef struct {
     uint64_t num_distributed_optimizer_instances;
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
-    bool optimizer_cpu_offload;
-    double optimizer_offload_fraction;
     bool use_layer_wise_param_layout, muon_split_qkv, muon_nesterov;
     sim_muon_tp_t muon_tp_mode;
     sim_matmul_t muon_fp32_matmul_prec;
     sim_scalar_t muon_scalar_optimizer;
     bool log_params_norm, log_num_zeros_in_grad, decoupled_lr;
+    bool optimizer_cpu_offload;
+    double optimizer_offload_fraction;
 
     /* [peft] */
     sim_peft_t peft_scheme;

@@ -143,6 +143,19 @@ static const sim_choice_t optimizers[] = {
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t offloads[] = {
+    { "none", 0 },
+    { "attn_norm", SIM_OFFLOAD_ATTN_NORM },
+    { "qkv_linear", SIM_OFFLOAD_QKV_LINEAR },
+    { "core_attn", SIM_OFFLOAD_CORE_ATTN },
+    { "attn_proj", SIM_OFFLOAD_ATTN_PROJ },
+    { "mlp_norm", SIM_OFFLOAD_MLP_NORM },
+    { "expert_fc1", SIM_OFFLOAD_EXPERT_FC1 },
+    { "moe_act", SIM_OFFLOAD_MOE_ACT },
+    { "fused_group_mlp", SIM_CHOICE_NOT_SIMULATED },
+    { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
 static const sim_choice_t peft_schemes[] = {
     { "none", SIM_PEFT_NONE },
     { "null", SIM_PEFT_NONE },
@@ -254,7 +267,7 @@ static const sim_choice_t address_orders[] = {
 };
 
 const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",   "precision",
-                                     "recompute", "optimizer", "peft", "device",   "cluster", "allocator",
+                                     "recompute", "offload", "optimizer", "peft", "device",   "cluster", "allocator",
                                      "nccl",      "run",       NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
@@ -446,6 +459,17 @@ static const sim_key_t keys[] = {
     { .section = "recompute", .name = "recompute_modules", .type = SIM_KEY_SET, .offset = FIELD(recompute_modules),
       .text = "core_attn", .choices = modules, .doc = "modules that selective recompute computes again" },
     BOOL("recompute", distribute_saved_activations, "false", "full recompute: saved layer inputs are split over tensor parallel ranks"),
+
+    /* [offload] */
+    BOOL("offload", cpu_offloading, "false", "keep activations of the first layers in host memory"),
+    COUNT("offload", cpu_offloading_num_layers, "0", 0, MAX_LAYERS, "layers", "none", "layers that cpu_offloading means"),
+    BOOL("offload", cpu_offloading_activations, "true", "cpu_offloading: activations"),
+    BOOL("offload", cpu_offloading_weights, "false", "cpu_offloading: weights; Transformer Engine does nothing about it"),
+    BOOL("offload", fine_grained_activation_offloading, "false", "keep what some modules save in host memory"),
+    { .section = "offload", .name = "offload_modules", .type = SIM_KEY_SET, .offset = FIELD(offload_modules),
+      .text = "none", .choices = offloads, .doc = "modules that fine_grained_activation_offloading means" },
+    COUNT("offload", min_offloaded_tensor_size, "1048576", 0, MAX_ELEMENTS, "elements", "any", "smallest tensor that fine_grained_activation_offloading moves"),
+    REAL("offload", activation_offload_fraction, "1", "part of the groups of a chunk that are offloaded, the earlier ones"),
 
     /* [optimizer] */
     CHOICE("optimizer", optimizer, "adam", optimizers, "optimizer"),
@@ -679,9 +703,14 @@ static const sim_key_refused_t refused[] = {
     { "fp8_output_proj", "false", NULL },
     { "fp4*", "none false", NULL },
     { "hierarchical_context_parallel_sizes", "none", NULL },
-    { "cpu_offloading*", "none false 0", NULL },
-    { "fine_grained_activation_offloading", "false", NULL },
-    { "offload_modules", "none", NULL },
+    { "cpu_offloading_double_buffering", "false", NULL },
+    { "cpu_offloading_retain_pinned_cpu_buffers", "*", NULL },
+    { "delta_offload_bytes_across_pp_ranks", "0", NULL },
+    { "delay_offload_until_cuda_graph", "false", NULL },
+    { "use_torch_optimizer_for_cpu_offload", "*", NULL },
+    { "overlap_cpu_optimizer_d2h_h2d", "*", NULL },
+    { "pin_cpu_grads", "*", NULL },
+    { "pin_cpu_params", "*", NULL },
     { "use_megatron_fsdp", "false", NULL },
     { "use_custom_fsdp", "false", NULL },
     { "use_torch_fsdp2", "false", NULL },

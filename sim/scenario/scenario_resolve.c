@@ -183,6 +183,13 @@ static void derive_cluster(sim_scenario_t *s)
                                 : 100);
 }
 
+/* arguments.py: the number of layers switches cpu_offloading on. */
+static void derive_offload(sim_scenario_t *s)
+{
+    if (s->cpu_offloading_num_layers > 0)
+        imply_bool(s, "cpu_offloading", &s->cpu_offloading, true);
+}
+
 static void derive_device(sim_scenario_t *s)
 {
     s->gpu_p = s->gpu == NULL ? NULL : topo_gpu_find(s->gpu);
@@ -316,6 +323,7 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     derive_virtual_pipeline(scenario);
     bool stages = make_stages(scenario, &context); /* a layout says the virtual pipeline size */
     derive_parallel(scenario);
+    derive_offload(scenario);
     derive_device(scenario);
     const char *broken;
     bool rules = sim_rules_check(scenario, diag, &broken);
