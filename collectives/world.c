@@ -50,6 +50,12 @@ base_status_t coll_world_create(coll_world_t **world_p, base_err_t *err)
     }
     world->last_parcel_p = &world->first_parcel;
     *world_p = world;
+    uint32_t n_unjoined = coll_world_n_unjoined();
+    if (n_unjoined > 1)
+        return base_err_set(err, BASE_ERR_UNSUPPORTED,
+                            "%" PRIu32 " processes, but this mbsim was built without MPI: start "
+                            "one, or build it with MPI",
+                            n_unjoined);
     return read_deadline(&world->deadline_ns, err);
 }
 

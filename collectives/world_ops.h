@@ -57,6 +57,9 @@ bool coll_world_mpi_wanted(void);
 /* MPI_Init; fills process and n_processes. */
 void coll_world_mpi_start(coll_world_t *world);
 
+/* Processes that were started together and cannot join, as this build has no MPI; 0 = none. */
+uint32_t coll_world_n_unjoined(void);
+
 /* Put a message into the mailbox of its GPU, which is played here. */
 void coll_world_deliver(coll_world_t *world, const coll_message_t *message);
 
