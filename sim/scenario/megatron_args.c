@@ -101,6 +101,7 @@ static const row_t keys[] = {
     { "moe-ffn-hidden-size=", NULL, false, "moe.moe_ffn_hidden_size", NULL },
     { "moe-shared-expert-intermediate-size=", NULL, false, "moe.moe_shared_expert_intermediate_size", NULL },
     { "moe-shared-expert-overlap", NULL, false, "moe.moe_shared_expert_overlap", NULL },
+    { "overlap-moe-expert-parallel-comm", NULL, false, "moe.overlap_moe_expert_parallel_comm", NULL },
     { "moe-shared-expert-gate", NULL, false, "moe.moe_shared_expert_gate", NULL },
     { "moe-router-score-function=", NULL, false, "moe.moe_router_score_function", NULL },
     { "moe-router-dtype=", NULL, false, "moe.moe_router_dtype", NULL },
@@ -294,7 +295,7 @@ static const struct {
       "moe-routing-trace-capture-hidden-states moe-routing-trace-dump-weights "
       "moe-use-upcycling moe-upcycling-granularity= moe-extended-tp "
       "use-fused-weighted-squared-relu use-grouped-gemm-for-shared-expert "
-      "overlap-moe-expert-parallel-comm overlap-dispatch-backward-with-experts-wgrad "
+      "overlap-dispatch-backward-with-experts-wgrad "
       "ep-overlap-early-attn-memory-release high-priority-a2a-comm-stream" },
     { "mtp-num-layers",
       "mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm "

@@ -612,6 +612,9 @@ static char *find_reason(const json_t *record, const sim_import_t *import)
         reason = base_xstrdup("figures are rounded and the training data is packed at random");
     else if (import->unsupported_names.n > 0)
         reason = join_names(&import->unsupported_names);
+    else if (json_array_size(at(record, "train.fine_grained_offload")) > 0 ||
+             json_is_string(at(record, "train.fine_grained_offload")))
+        reason = base_xstrdup("not simulated: --fine-grained-activation-offloading");
     else if (import->errors.n > 0)
         reason = base_xstrdup(import->errors.text[0]);
     free(type);
@@ -654,6 +657,15 @@ static void set_world_size(const json_t *record, sim_import_t *import)
     free(gpu);
 }
 
+/* A learned router is never even; where the record does not say that it was forced to be, this is
+ * the likely case of sim/report/routing.c. */
+static void put_imbalance(const json_t *record, sim_import_t *import)
+{
+    bool is_split = json_integer_value(at(record, "parallel.ep")) > 1;
+    if (is_split && !json_is_true(at(record, "train.router_force_balance")))
+        put(import, "moe", "moe_imbalance", "1.1", "train.router_force_balance");
+}
+
 void sim_record_import(const json_t *record, sim_import_t *import, char **reason_p)
 {
     sim_import_init(import);
@@ -663,6 +675,7 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
         import_arguments(record, import);
     else
         import_fields(record, import);
+    put_imbalance(record, import);
     const char *fp16 = sim_import_key_value(import, "precision", "fp16");
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
         put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
