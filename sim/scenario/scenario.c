@@ -30,13 +30,43 @@ static const void *const_field_of(const sim_scenario_t *scenario, const sim_key_
     return (const char *)scenario + key->offset;
 }
 
+/* The table of keys by name: open addressing, made at the first use. A sweep looks up keys by the
+ * million. */
+enum { INDEX_SLOTS = 1024 };
+
+static size_t slot_of(const char *name)
+{
+    uint32_t h = 2166136261U; /* FNV-1a */
+    for (const char *c = name; *c != '\0'; c++)
+        h = (h ^ (unsigned char)*c) * 16777619U;
+    return h % INDEX_SLOTS;
+}
+
+static const uint16_t *key_slots(void)
+{
+    static uint16_t slots[INDEX_SLOTS]; /* number of a key plus 1; 0 = empty */
+    static bool is_made;
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    assert(n < INDEX_SLOTS / 2);
+    for (size_t i = 0; i < n && !is_made; i++) {
+        size_t slot = slot_of(keys[i].name);
+        while (slots[slot] != 0)
+            slot = (slot + 1) % INDEX_SLOTS;
+        slots[slot] = (uint16_t)(i + 1);
+    }
+    is_made = true;
+    return slots;
+}
+
 size_t sim_key_index(const char *name)
 {
     size_t n;
     const sim_key_t *keys = sim_keys(&n);
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(keys[i].name, name) == 0)
-            return i;
+    const uint16_t *slots = key_slots();
+    for (size_t slot = slot_of(name); slots[slot] != 0; slot = (slot + 1) % INDEX_SLOTS) {
+        if (strcmp(keys[slots[slot] - 1].name, name) == 0)
+            return (size_t)slots[slot] - 1;
     }
     assert(!"a key of the table");
     return n;

@@ -109,7 +109,7 @@ static base_status_t add_time(const sim_scenario_t *scenario, sim_outcome_t *o, 
     return BASE_OK;
 }
 
-/* By rank: all but the lowest of each stage. The caller frees. */
+/* Which ranks are not looked at: all but the lowest of each stage. The caller frees. */
 static bool *skip_all_but_stages(const sim_scenario_t *s)
 {
     bool *is_skipped = base_xcalloc(s->grid.world_size, sizeof(*is_skipped));
@@ -119,24 +119,47 @@ static bool *skip_all_but_stages(const sim_scenario_t *s)
     return is_skipped;
 }
 
+/* As sim_job_play(), with a class for each stage, of which the lowest rank is played. */
+static base_status_t play_stages(const sim_scenario_t *s, sim_job_t *job_p, base_err_t *err)
+{
+    uint32_t n = s->grid.world_size;
+    sim_job_t job = { .classes = { .n_ranks = n, .n_classes = s->grid.pp } };
+    job.classes.of_rank = base_xcalloc(n, sizeof(*job.classes.of_rank));
+    job.classes.first_rank = base_xcalloc(s->grid.pp, sizeof(*job.classes.first_rank));
+    job.results = base_xcalloc(s->grid.pp, sizeof(*job.results));
+    base_status_t status = BASE_OK;
+    for (uint32_t pp = 0; pp < s->grid.pp && status == BASE_OK; pp++) {
+        uint32_t rank = topo_grid_rank(&s->grid, 0, 0, 0, pp);
+        job.classes.first_rank[pp] = rank;
+        job.classes.of_rank[rank] = pp;
+        status = sim_simulate_rank(s, rank, NULL, &job.results[pp], err);
+    }
+    if (status == BASE_OK)
+        *job_p = job;
+    else
+        sim_job_fini(&job);
+    return status;
+}
+
 base_status_t sim_outcome_of(const sim_scenario_t *scenario, sim_ranks_t ranks,
                              uint64_t margin_bytes, sim_outcome_t *outcome_p, base_err_t *err)
 {
     sim_job_t job;
-    bool *is_skipped = ranks == SIM_RANKS_STAGES ? skip_all_but_stages(scenario) : NULL;
-    sim_job_options_t options = { .is_skipped = is_skipped };
-    base_status_t status = sim_job_play(scenario, &options, &job, err);
+    bool only_stages = ranks == SIM_RANKS_STAGES;
+    base_status_t status =
+        only_stages ? play_stages(scenario, &job, err) : sim_job_play(scenario, NULL, &job, err);
+    if (status != BASE_OK)
+        return status;
+    bool *is_skipped = only_stages ? skip_all_but_stages(scenario) : NULL;
+    sim_outcome_t outcome = { 0 };
+    status = sim_report_judge(scenario, &job, is_skipped, &outcome.verdict, err);
+    if (status == BASE_OK)
+        status = add_time(scenario, &outcome, err);
     if (status == BASE_OK) {
-        sim_outcome_t outcome = { 0 };
-        status = sim_report_judge(scenario, &job, is_skipped, &outcome.verdict, err);
-        if (status == BASE_OK)
-            status = add_time(scenario, &outcome, err);
-        if (status == BASE_OK) {
-            summarize(scenario, &job, margin_bytes, &outcome);
-            *outcome_p = outcome;
-        }
-        sim_job_fini(&job);
+        summarize(scenario, &job, margin_bytes, &outcome);
+        *outcome_p = outcome;
     }
     free(is_skipped);
+    sim_job_fini(&job);
     return status;
 }
