@@ -612,9 +612,6 @@ static char *find_reason(const json_t *record, const sim_import_t *import)
         reason = base_xstrdup("figures are rounded and the training data is packed at random");
     else if (import->unsupported_names.n > 0)
         reason = join_names(&import->unsupported_names);
-    else if (json_array_size(at(record, "train.fine_grained_offload")) > 0 ||
-             json_is_string(at(record, "train.fine_grained_offload")))
-        reason = base_xstrdup("not simulated: --fine-grained-activation-offloading");
     else if (import->errors.n > 0)
         reason = base_xstrdup(import->errors.text[0]);
     free(type);
@@ -657,6 +654,19 @@ static void set_world_size(const json_t *record, sim_import_t *import)
     free(gpu);
 }
 
+/* "[expert_fc1 moe_act]", also of records whose arguments leave it out. */
+static void put_offload(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "train.fine_grained_offload";
+    char *text = sim_record_text(record, path);
+    text[strcspn(text, "]")] = '\0';
+    if (*text != '\0') {
+        put(import, "offload", "fine_grained_activation_offloading", "true", path);
+        put(import, "offload", "offload_modules", text + (*text == '['), path);
+    }
+    free(text);
+}
+
 /* A learned router is never even; where the record does not say that it was forced to be, this is
  * the likely case of sim/report/routing.c. */
 static void put_imbalance(const json_t *record, sim_import_t *import)
@@ -676,6 +686,7 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     else
         import_fields(record, import);
     put_imbalance(record, import);
+    put_offload(record, import);
     const char *fp16 = sim_import_key_value(import, "precision", "fp16");
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
         put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
