@@ -173,12 +173,16 @@ static void make_precision(maker_t *m)
     if (maybe(m, 15, "bf16", "false"))
         maybe(m, 50, "fp16", "true");
     maybe(m, 20, "accumulate_allreduce_grads_in_fp32", "false");
+    if (m->s->activation_func == SIM_ACT_SWIGLU)
+        maybe(m, 20, "activation_func_fp8_input_store", "true");
     if (!maybe(m, 30, "fp8", "hybrid"))
         return;
     ONE_OF(m, "fp8_recipe", "delayed", "tensorwise", "blockwise", "mxfp8");
     maybe(m, 30, "fp8_param_gather", "true");
     maybe(m, 30, "disable_parameter_transpose_cache", "true");
     maybe(m, 30, "first_last_layers_bf16", "true");
+    if (m->s->context_parallel_size == 1)
+        maybe(m, 20, "fp8_dot_product_attention", "true");
 }
 
 static void make_recompute(maker_t *m)

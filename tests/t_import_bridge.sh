@@ -100,6 +100,10 @@ expect "adapters are read" 0 '^dim = 8$' "$MBSIM" import --world-size 16 peft.ya
 expect "and simulated" 0 '.' "$MBSIM" run peft.ini --quiet
 sed 's/lora.LoRA/canonical_lora.CanonicalLoRA/' peft.yaml >canonical.yaml
 expect "another kind is refused" 2 'this kind of fine-tuning is not simulated' "$MBSIM" import --world-size 16 canonical.yaml
+expect "every field with its default is no obstacle" 0 '^num_layers = 4$' "$MBSIM" import --world-size 8 "$data/bridge_full.yaml"
+"$MBSIM" import --world-size 8 "$data/bridge_full.yaml" >full.ini 2>full.err
+check "and none of them is unknown" test ! -s full.err
+expect "and they can be simulated" 0 '.' "$MBSIM" run full.ini --quiet
 printf 'model: [1, 2\n' >bad.yaml
 expect "broken YAML is refused with its line" 2 'bad.yaml:2?' "$MBSIM" import bad.yaml
 printf 'a: &a [x, x, x, x, x, x, x, x, x]\nmodel: &b {p: [*a, *a, *a, *a], q: *a}\n' >alias.yaml

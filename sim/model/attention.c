@@ -4,6 +4,7 @@
 #include "sim/model/context_parallel.h"
 #include "sim/model/layer.h"
 #include "sim/model/offload.h"
+#include "sim/model/quant.h"
 #include "sim/model/software.h"
 
 typedef struct {
@@ -221,6 +222,39 @@ static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
     return sim_keep(m->b, save->out);
 }
 
+/* cuDNN's FP8 kernels. Blockwise scaling has none. */
+static bool is_core_fp8(const sim_model_t *m)
+{
+    return m->s->fp8_dot_product_attention && sim_is_fp8(m) && m->d->core == SIM_CORE_CUDNN &&
+           m->d->cp == 1 && m->s->fp8_recipe != SIM_FP8_BLOCKWISE;
+}
+
+/* Quantised; MXFP8 for both uses. The copy in the activation dtype, if one was made, goes when the
+ * kernel has run. */
+static void quantize_input(sim_model_t *m, sim_ref_t *core_p, const char *name, uint64_t bytes)
+{
+    uint64_t n = bytes / m->d->e;
+    bool twice = m->s->fp8_recipe == SIM_FP8_MXFP8;
+    sim_ref_t copy = *core_p;
+    *core_p = sim_new(m->b, name, sim_row_bytes(m, n) * (twice ? 2 : 1));
+    sim_drop(m->b, copy);
+}
+
+/* FusedAttnFunc.forward() saves q, k and v in FP8. Delayed scaling makes and saves the output in
+ * FP8 too and dequantises it for the caller; the others save the caller's. */
+static sim_ref_t fp8_kernel_forward(sim_model_t *m, sim_attention_save_t *save)
+{
+    const sim_dims_t *d = m->d;
+    quantize_input(m, &save->core_q, "q_fp8", d->q_bytes);
+    quantize_input(m, &save->core_k, "k_fp8", d->kv_bytes);
+    quantize_input(m, &save->core_v, "v_fp8", d->kv_bytes);
+    bool out_in_fp8 = m->s->fp8_recipe == SIM_FP8_DELAYED;
+    save->out = out_in_fp8 ? sim_new(m->b, "context_fp8", d->q_bytes / d->e)
+                           : sim_new(m->b, "context", d->q_bytes);
+    save->lse = sim_new(m->b, "softmax_lse", d->lse_bytes);
+    return out_in_fp8 ? sim_new(m->b, "context", d->q_bytes) : sim_keep(m->b, save->out);
+}
+
 static sim_cp_t cp_core(const sim_model_t *m, sim_attention_save_t *save)
 {
     return (sim_cp_t){ .q_bytes = m->d->q_bytes,
@@ -240,6 +274,8 @@ static sim_ref_t core_forward(sim_model_t *m, sim_attention_save_t *save)
     core_inputs(m, save);
     if (m->d->cp > 1)
         return sim_cp_forward(m, &cp);
+    if (is_core_fp8(m))
+        return fp8_kernel_forward(m, save);
     return is_unfused(m->d) ? unfused_forward(m, save) : kernel_forward(m, save);
 }
 
@@ -378,6 +414,9 @@ static qkv_t kernel_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref
     const sim_dims_t *d = m->d;
     if (d->core == SIM_CORE_FLASH && d->b > 1)
         replace(m, &d_out, "d_context_bshd", d->q_bytes);
+    sim_quantized_t d_out_q = { SIM_REF_NONE, SIM_REF_NONE };
+    if (is_core_fp8(m))
+        d_out_q = sim_quantize(m, "d_context_fp8", d->q_bytes / d->e, true, false);
     qkv_t grads = { sim_new(m->b, "d_q", d->q_bytes), sim_new(m->b, "d_k", d->kv_bytes),
                     sim_new(m->b, "d_v", d->kv_bytes) };
     sim_ref_t accumulator = sim_new(m->b, "dq_accumulator", d->q_bytes / d->e * 4);
@@ -387,6 +426,7 @@ static qkv_t kernel_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref
     sim_drop(m->b, expanded);
     sim_drop(m->b, row_sums);
     sim_drop(m->b, accumulator);
+    sim_drop_quantized(m, &d_out_q);
     sim_drop(m->b, save->out);
     save->out = SIM_REF_NONE;
     sim_drop(m->b, d_out);

@@ -33,12 +33,20 @@ static sim_ref_t weigh(sim_model_t *m, uint64_t bytes)
     return out;
 }
 
+/* A recomputed activation has its whole input saved. */
+static bool stores_act_in_fp8(const sim_model_t *m)
+{
+    return sim_stores_act_in_fp8(m) && !recomputes_act(m);
+}
+
 /* Takes over `fc1_out`. Without `grad` it stays until the caller lets go of save->act_in. */
 static sim_ref_t act_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t fc1_out,
                              uint64_t bytes, bool grad)
 {
     save->act_in = fc1_out;
     save->gate_out = save->unweighted = SIM_REF_NONE;
+    if (stores_act_in_fp8(m) && grad)
+        save->act_in = sim_new(m->b, "fc1_out_fp8", bytes * m->d->gate / m->d->e);
     if (is_act_fused(m))
         return sim_new(m->b, "act_out", bytes);
     if (m->d->gate == 2)
@@ -65,10 +73,13 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
         sim_forget(m, &save->unweighted);
         d_act = d_unweighted;
     }
-    sim_ref_t d_half = SIM_REF_NONE;
+    sim_ref_t d_half = SIM_REF_NONE, in = SIM_REF_NONE;
     if (save->gate_out != SIM_REF_NONE)
         d_half = sim_new(m->b, "d_gate_out", bytes);
+    if (stores_act_in_fp8(m))
+        in = sim_new(m->b, "fc1_out", bytes * d->gate);
     sim_ref_t d_in = sim_new(m->b, "d_fc1_out", bytes * d->gate);
+    sim_drop(m->b, in);
     sim_drop(m->b, d_half);
     sim_forget(m, &save->gate_out);
     sim_forget(m, &save->act_in);
@@ -120,6 +131,8 @@ static sim_ref_t part_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
     }
     sim_ref_t act = act_forward(m, save, fc1_out, fc2.in_bytes, grad);
     sim_ref_t out = sim_linear_forward(m, &fc2, &save->fc2, act, "fc2_out", true);
+    if (grad && stores_act_in_fp8(m))
+        sim_drop(m->b, fc1_out);
     if (!grad || recomputes_act(m)) {
         sim_linear_drop_input(m, &save->fc2);
         sim_forget(m, &save->gate_out);

@@ -108,6 +108,14 @@ typedef struct {
     sim_ref_t in, extra;
 } sim_act_save_t;
 
+/* activation_func_fp8_input_store: a copy with a byte an element is saved instead of the input
+ * (fusions/fused_bias_swiglu.py). */
+static inline bool sim_stores_act_in_fp8(const sim_model_t *m)
+{
+    return m->s->activation_func_fp8_input_store && m->s->bias_activation_fusion &&
+           m->s->activation_func == SIM_ACT_SWIGLU;
+}
+
 sim_ref_t sim_act_forward(sim_model_t *m, sim_act_save_t *save, sim_ref_t fc1_out);
 sim_ref_t sim_act_backward(sim_model_t *m, sim_act_save_t *save, sim_ref_t d_act);
 

@@ -22,7 +22,12 @@ sim_ref_t sim_act_forward(sim_model_t *m, sim_act_save_t *save, sim_ref_t fc1_ou
     }
     if (!fused && d->gate == 2)
         save->extra = sim_new(m->b, "gate_out", d->act_bytes);
-    return sim_new(m->b, "act_out", d->act_bytes);
+    if (!sim_stores_act_in_fp8(m))
+        return sim_new(m->b, "act_out", d->act_bytes);
+    save->in = sim_new(m->b, "fc1_out_fp8", d->fc1_bytes / d->e);
+    sim_ref_t out = sim_new(m->b, "act_out", d->act_bytes);
+    sim_drop(m->b, fc1_out);
+    return out;
 }
 
 sim_ref_t sim_act_backward(sim_model_t *m, sim_act_save_t *save, sim_ref_t d_act)
@@ -30,7 +35,10 @@ sim_ref_t sim_act_backward(sim_model_t *m, sim_act_save_t *save, sim_ref_t d_act
     sim_ref_t d_half = SIM_REF_NONE;
     if (save->extra != SIM_REF_NONE)
         d_half = sim_new(m->b, "d_gate_out", m->d->act_bytes);
+    sim_ref_t in =
+        sim_stores_act_in_fp8(m) ? sim_new(m->b, "fc1_out", m->d->fc1_bytes) : SIM_REF_NONE;
     sim_ref_t d_in = sim_new(m->b, "d_fc1_out", m->d->fc1_bytes);
+    sim_drop(m->b, in);
     sim_drop(m->b, d_half);
     sim_drop(m->b, save->extra);
     sim_drop(m->b, save->in);

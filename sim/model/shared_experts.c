@@ -47,7 +47,12 @@ static sim_ref_t act_forward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t 
     save->unweighted = save->gate_out = SIM_REF_NONE;
     if (!m->s->bias_activation_fusion && m->d->gate == 2)
         save->gate_out = sim_new(m->b, "gate_out", bytes);
-    return sim_new(m->b, "act_out", bytes);
+    if (!sim_stores_act_in_fp8(m))
+        return sim_new(m->b, "act_out", bytes);
+    save->act_in = sim_new(m->b, "fc1_out_fp8", bytes * m->d->gate / m->d->e);
+    sim_ref_t out = sim_new(m->b, "act_out", bytes);
+    sim_drop(m->b, fc1_out);
+    return out;
 }
 
 static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t d_act,
@@ -56,7 +61,10 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
     sim_ref_t d_half = SIM_REF_NONE;
     if (save->gate_out != SIM_REF_NONE)
         d_half = sim_new(m->b, "d_gate_out", bytes);
+    sim_ref_t in =
+        sim_stores_act_in_fp8(m) ? sim_new(m->b, "fc1_out", bytes * m->d->gate) : SIM_REF_NONE;
     sim_ref_t d_in = sim_new(m->b, "d_fc1_out", bytes * m->d->gate);
+    sim_drop(m->b, in);
     sim_drop(m->b, d_half);
     sim_forget(m, &save->gate_out);
     sim_forget(m, &save->act_in);

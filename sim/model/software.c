@@ -12,7 +12,8 @@ static const struct {
     /* Megatron-LM e7c55de99e (2025-08-01), tensor_parallel/layers.py. */
     [SIM_SOFTWARE_OUTPUT_DUMMY_WGRAD] = { 20250801, 0 },
     /* Megatron-LM 5e4fc931ba (2026-05-21) moves a batch to the GPU inside the dictionary that
-     * RerunDataIterator has saved (a run recorded that day was without); bf32f4415e (2026-07-06) saves a copy. */
+     * RerunDataIterator has saved (a run recorded that day was without); bf32f4415e (2026-07-06)
+     * saves a copy. */
     [SIM_SOFTWARE_SAVED_BATCHES_ON_GPU] = { 20260522, 20260709 },
     /* Measured: without CUBLAS_WORKSPACE_CONFIG a GB200 holds 47.75 MiB less than an H100 in the
      * containers up to 26.02, and the same in 26.04. */

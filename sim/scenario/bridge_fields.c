@@ -88,6 +88,7 @@ static const char *const refused[][2] = {
     { "model.use_grouped_gemm_for_dense_mlp", "false" },
     { "model.dense_grouped_gemm", "false" },
     { "model.fp16_lm_cross_entropy", "false" },
+    { "model.use_grouped_gemm_for_shared_expert", "false" },
     { "model.quant_recipe", "" },
 };
 

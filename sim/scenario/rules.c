@@ -318,6 +318,24 @@ static void gather_through_gradients_is_possible(sim_rule_context_t *c)
                         "needs fp8_recipe = mxfp8 and fp8_param_gather = true");
 }
 
+static void stored_activation_is_swiglu(sim_rule_context_t *c)
+{
+    if (c->s->activation_func_fp8_input_store && c->s->activation_func != SIM_ACT_SWIGLU)
+        sim_rule_broken(c, "activation_func_fp8_input_store", "needs activation_func = swiglu");
+}
+
+static void fp8_attention_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->fp8_dot_product_attention)
+        return;
+    if (s->fp8 == SIM_FP8_NONE)
+        sim_rule_broken(c, "fp8_dot_product_attention", "needs fp8");
+    if (s->multi_latent_attention || s->context_parallel_size > 1)
+        sim_rule_broken(c, "fp8_dot_product_attention",
+                        "with multi_latent_attention or context parallelism it is not simulated");
+}
+
 /* [recompute] */
 
 static void full_recompute_is_complete(sim_rule_context_t *c)
@@ -551,6 +569,8 @@ static const sim_rule_t rules[] = {
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
+    { "fp8_dot_product_attention fp8 multi_latent_attention context_parallel_size", "fp8_dot_product_attention needs fp8", fp8_attention_is_possible },
+    { "activation_func_fp8_input_store activation_func", "activation_func_fp8_input_store needs swiglu", stored_activation_is_swiglu },
     { "reuse_grad_buf_for_mxfp8_param_ag fp8_recipe fp8_param_gather", "reuse_grad_buf_for_mxfp8_param_ag needs MXFP8 parameters", gather_through_gradients_is_possible },
     { "recompute_granularity recompute_method recompute_num_layers", "full recompute needs method and number of layers", full_recompute_is_complete },
     { "recompute_granularity recompute_method recompute_num_layers", "selective recompute takes neither method nor number of layers", selective_recompute_names_no_layers },

@@ -247,7 +247,9 @@ typedef struct {
     sim_fp8_t fp8;
     sim_fp8_recipe_t fp8_recipe;
     bool fp8_param_gather, reuse_grad_buf_for_mxfp8_param_ag;
-    bool disable_parameter_transpose_cache, first_last_layers_bf16;
+    bool fp8_dot_product_attention;
+    bool disable_parameter_transpose_cache, activation_func_fp8_input_store;
+    bool first_last_layers_bf16;
     uint64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
     bool accumulate_allreduce_grads_in_fp32; /* default: on with bf16 */
 
