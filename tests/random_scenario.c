@@ -221,6 +221,8 @@ static void make_optimizer(maker_t *m)
     maybe(m, 15, "optimizer", "sgd");
     if (maybe(m, 60, "use_distributed_optimizer", "true") && m->pp == 1)
         maybe(m, 20, "ddp_pad_buckets_for_high_nccl_busbw", "true");
+    if (m->s->use_distributed_optimizer && m->s->num_experts == 0 && chance(m, 20))
+        set_count(m, "num_distributed_optimizer_instances", PICK(m, 2, 3));
     if (maybe(m, 40, "overlap_grad_reduce", "true"))
         set_count(m, "ddp_bucket_size", PICK(m, 1, 1000, 100000));
     if (m->s->use_distributed_optimizer && !m->s->fp16)

@@ -4,6 +4,7 @@
 
 #include "sim/base/units.h"
 #include "sim/engine/classes.h"
+#include "sim/engine/player.h"
 #include "sim/engine/simulate.h"
 #include "tests/cutap.h"
 #include "tests/random_scenario.h"
@@ -348,6 +349,69 @@ static void an_emptied_cache_keeps_less(void)
     CU_ASSERT_TRUE(emptied_bytes < kept_bytes);
 }
 
+/* Elements whose optimizer state a rank holds, and those that it should share: dense, expert. */
+typedef struct {
+    uint64_t owned[2], all[2];
+} shares_t;
+
+static bool add_owned(sim_player_t *p, const sim_param_t *param, uint64_t n_elements, void *arg)
+{
+    (void)p;
+    shares_t *shares = arg;
+    shares->owned[sim_buffer_is_expert(param->buffer)] += n_elements;
+    return true;
+}
+
+static shares_t shares_of(const sim_scenario_t *s, const topo_coord_t *coord)
+{
+    sim_place_t place = sim_place_of(s, coord);
+    sim_player_t p;
+    base_err_t err;
+    shares_t shares = { 0 };
+    CU_ASSERT_EQUAL_FATAL(sim_player_init_program(&p, s, &place, &err), BASE_OK);
+    sim_player_foreach_owned(&p, add_owned, &shares);
+    for (uint32_t c = 0; c < p.n_chunks; c++) {
+        const sim_params_t *params = &p.chunks[c].chunk.params;
+        for (uint32_t i = 0; i < params->n; i++) {
+            const sim_param_t *param = &params->params[i];
+            if (!param->is_frozen)
+                shares.all[sim_buffer_is_expert(param->buffer)] += param->n_elements;
+        }
+    }
+    sim_player_fini(&p);
+    return shares;
+}
+
+/* The ranks that have the same parameters as this one own each of them once (in every instance of
+ * the distributed optimizer). */
+static void check_shares(const trial_t *t)
+{
+    const topo_grid_t *g = &t->s.grid;
+    topo_coord_t mine, coord;
+    uint64_t sums[2] = { 0 };
+    if (!t->s.use_distributed_optimizer)
+        return;
+    topo_grid_coord(g, t->rank, &mine, NULL);
+    for (uint32_t rank = 0; rank < g->world_size; rank++) {
+        topo_grid_coord(g, rank, &coord, NULL);
+        if (coord.pp != mine.pp)
+            continue;
+        shares_t shares = shares_of(&t->s, &coord);
+        if (coord.tp == mine.tp)
+            sums[0] += shares.owned[0];
+        if (coord.etp == mine.etp && coord.ep == mine.ep)
+            sums[1] += shares.owned[1];
+    }
+    shares_t own = shares_of(&t->s, &mine);
+    CHECK(t, sums[0] == own.all[0] * t->s.num_distributed_optimizer_instances);
+    CHECK(t, sums[1] == own.all[1] * t->s.num_distributed_optimizer_instances);
+}
+
+static void every_parameter_has_one_owner(void)
+{
+    foreach_job(check_shares);
+}
+
 static CU_TestInfo tests[] = {
     { "holders at the peak add up", holders_at_the_peak_add_up },
     { "figures of iterations are ordered", figures_of_iterations_are_ordered },
@@ -357,6 +421,7 @@ static CU_TestInfo tests[] = {
     { "equal ranks have equal results", equal_ranks_have_equal_results },
     { "tensors at the peak add up", tensors_at_the_peak_add_up },
     { "capacity decides and says why", capacity_decides_and_says_why },
+    { "every parameter has one owner", every_parameter_has_one_owner },
     { "an emptied cache keeps less", an_emptied_cache_keeps_less },
     CU_TEST_INFO_NULL,
 };
