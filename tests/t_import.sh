@@ -44,6 +44,18 @@ echo "$arguments --tensor-modle-parallel-size 2" >typo.sh
 expect "an unknown argument gets a suggestion" 2 'did you mean --tensor-model-parallel-size' "$MBSIM" import typo.sh
 echo "$arguments --pipeline-model-parallel-size \$PP" >variable.sh
 expect "an unknown variable is an error" 2 'does not say what \$PP is' "$MBSIM" import variable.sh
+cat >t5.sh <<'EOF'
+python pretrain_t5.py --encoder-num-layers 4 --decoder-num-layers 6 --hidden-size 64 --num-attention-heads 4 \
+  --encoder-seq-length 64 --decoder-seq-length 32 --max-position-embeddings 64 --micro-batch-size 1 \
+  --tokenizer-type BertWordPieceCase --vocab-extra-ids 100 --bf16
+EOF
+expect "a decoder makes a T5" 0 '^model_type = t5$' "$MBSIM" import t5.sh
+expect "both stacks have layers" 0 '^decoder_num_layers = 6$' "$MBSIM" import t5.sh
+expect "extra tokens are added to the vocabulary" 0 '^vocab_size = 29096$' "$MBSIM" import t5.sh
+"$MBSIM" import --world-size 1 t5.sh >t5.ini
+expect "it runs" 0 'FITS' "$MBSIM" run t5.ini
+expect "T5 has one stage" 2 't5 needs pipeline_model_parallel_size = 1' "$MBSIM" run --set world_size=2 --set pp=2 t5.ini
+expect "a decoder needs T5" 2 'decoder_num_layers: needs model_type = t5' "$MBSIM" run --set model_type=gpt t5.ini
 
 : >empty
 expect "an empty file is refused" 2 'empty' "$MBSIM" import empty

@@ -44,9 +44,8 @@ static void scenario_init(sim_scenario_t *s, const char *settings)
     base_diag_fini(&diag);
 }
 
-/* Bytes that the middle stage's forward pass leaves: what its layer saves, with the layer's output
- * in the place of its input, which the stage before made. */
-static uint64_t saved(const char *settings)
+/* Bytes that a stage's forward pass leaves. */
+static uint64_t saved_on_stage(const char *settings, uint32_t stage)
 {
     sim_scenario_t s;
     sim_dims_t d;
@@ -56,7 +55,7 @@ static uint64_t saved(const char *settings)
     uint64_t bytes = 0;
     scenario_init(&s, settings);
     CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
-    sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, 1, 0), 0, &persistent);
+    sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, stage, 0), 0, &persistent);
     for (uint32_t i = 0; i < chunk.forward.n_ops; i++) {
         const sim_op_t *op = &chunk.forward.ops[i];
         if (op->kind == SIM_OP_ALLOC)
@@ -68,6 +67,13 @@ static uint64_t saved(const char *settings)
     sim_persistent_fini(&persistent);
     sim_scenario_fini(&s);
     return bytes;
+}
+
+/* The middle stage: what its layer saves, with the layer's output in the place of its input, which
+ * the stage before made. */
+static uint64_t saved(const char *settings)
+{
+    return saved_on_stage(settings, 1);
 }
 
 /* What a rank sees: T tokens for its GEMMs, Tl for norms and residuals; heads, groups and width of
@@ -308,6 +314,36 @@ static void padding_mask_of_bert(void)
     expect("world_size=3 model_type=bert attention_backend=fused", dense(&whole, GATED));
 }
 
+/* A T5 on one stage; what is saved there with one more layer in the decoder, of half as many tokens
+ * as the encoder: what any layer saves, the norm and the projections of cross attention, keys and
+ * values of the encoder's tokens. What they are made of is the same for all layers. */
+static uint64_t saved_by_decoder_layer(const char *more)
+{
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        char settings[512];
+        snprintf(settings, sizeof(settings),
+                 "model_type=t5 num_layers=1 pp=1 num_query_groups=8 decoder_seq_length=64 "
+                 "decoder_num_layers=%d %s",
+                 1 + i, more);
+        bytes[i] = saved_on_stage(settings, 0);
+    }
+    return bytes[1] - bytes[0];
+}
+
+static void cross_attention_of_t5(void)
+{
+    enum { T = S / 2 };
+    const part_t all = { T, T, HEADS, HEADS, FFN };
+    const part_t half = { T, T / 2, HEADS / 2, HEADS / 2, FFN / 2 };
+    uint64_t layer = dense(&all, GATED) + 2 * 2 * T * H + 2 * 2 * T * HEADS * D +
+                     2 * 2 * S * HEADS * D + 4 * T * HEADS + 4 * T;
+    CU_ASSERT_EQUAL(saved_by_decoder_layer("world_size=1"), layer);
+    layer = dense(&half, GATED) + 2 * 2 * T / 2 * H + 2 * 2 * T * HEADS / 2 * D +
+            2 * 2 * S * HEADS / 2 * D + 4 * T * HEADS / 2 + 4 * T / 2;
+    CU_ASSERT_EQUAL(saved_by_decoder_layer("world_size=2 tp=2 sequence_parallel=true"), layer);
+}
+
 static CU_TestInfo tests[] = {
     { "dense layer", dense_layer },
     { "tensor and sequence parallel", tensor_and_sequence_parallel },
@@ -326,6 +362,7 @@ static CU_TestInfo tests[] = {
     { "output gate", output_gate },
     { "context parallel", context_parallel },
     { "padding mask of BERT", padding_mask_of_bert },
+    { "cross attention of T5", cross_attention_of_t5 },
     CU_TEST_INFO_NULL,
 };
 

@@ -286,6 +286,32 @@ static void bert_has_heads(void)
     }
 }
 
+/* T5: a decoder layer has three projections of cross attention and their norm beside what any layer
+ * has; both stacks end in a norm, and the output has a bias where it is the embedding. */
+static void t5_has_two_stacks(void)
+{
+    static const char small[] = "model_type=t5 num_layers=1 decoder_num_layers=2 hidden_size=64 "
+                                "num_attention_heads=4 ffn_hidden_size=256 vocab_size=1000 "
+                                "max_position_embeddings=100 seq_length=64 decoder_seq_length=32 "
+                                "world_size=2 tp=2";
+    enum { H = 64, F = 256 / 2, W = 64 / 2 };
+    enum {
+        LAYER = (H * W + H) + 2 * H + (3 * W * H + 3 * W) + 2 * H + (F * H + F) + (H * F + H),
+        CROSS = 2 * H + (H * W + H) + (W * H + W) + (2 * W * H + 2 * W),
+        ENDS = 1024 / 2 * H + 100 * H + 2 * 2 * H + 1024 / 2
+    };
+    sim_scenario_t s;
+    sim_dims_t d;
+    base_err_t err;
+    sim_params_t params;
+    scenario_init(&s, small);
+    CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
+    sim_params_init(&params, &s, &d, topo_stages_chunk(&s.stages, 0, 0));
+    CU_ASSERT_EQUAL(params.n_elements, 3 * LAYER + 2 * CROSS + ENDS);
+    sim_params_fini(&params);
+    sim_scenario_fini(&s);
+}
+
 static uint32_t n_shared(const sim_params_t *params)
 {
     uint32_t n = 0;
@@ -325,6 +351,7 @@ static CU_TestInfo tests[] = {
     { "fewer groups than tensor-parallel ranks", fewer_groups_than_tensor_parallel_ranks },
     { "biases and norms are vectors", biases_and_norms_are_vectors },
     { "BERT has heads", bert_has_heads },
+    { "T5 has two stacks", t5_has_two_stacks },
     { "tied embeddings are copied to the last stage",
       tied_embeddings_are_copied_to_the_last_stage },
     CU_TEST_INFO_NULL,

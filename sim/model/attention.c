@@ -11,10 +11,16 @@ typedef struct {
     sim_ref_t q, k, v;
 } qkv_t;
 
-/* One matrix of attention scores, [b * heads, s, s]. */
+/* One matrix of attention scores, [b * heads, s, s_kv]. */
 static uint64_t scores_bytes(const sim_dims_t *d)
 {
-    return d->b * d->heads_tp * d->s * d->s / d->cp * d->e;
+    return d->b * d->heads_tp * d->s * d->s_kv / d->cp * d->e;
+}
+
+/* Keys, or values, with a copy for each query head. */
+static uint64_t repeated_kv_bytes(const sim_dims_t *d)
+{
+    return d->kv_bytes / d->groups_tp * d->heads_tp;
 }
 
 static bool is_unfused(const sim_dims_t *d)
@@ -25,7 +31,7 @@ static bool is_unfused(const sim_dims_t *d)
 /* Bidirectional attention ignores padding; Transformer Engine wants the mask for that. */
 static bool masks_padding(const sim_model_t *m)
 {
-    return m->d->core == SIM_CORE_UNFUSED && m->s->model_type == SIM_MODEL_BERT;
+    return m->d->core == SIM_CORE_UNFUSED && m->d->masks_padding;
 }
 
 static bool recomputes_core(const sim_model_t *m)
@@ -109,11 +115,11 @@ static void core_inputs(sim_model_t *m, sim_attention_save_t *save)
     if (batch_first || (save->q == SIM_REF_NONE && !views_fit))
         save->core_q = sim_new(m->b, "q", d->q_bytes);
     if (repeats)
-        save->core_k = sim_new(m->b, "k_repeated", d->q_bytes);
+        save->core_k = sim_new(m->b, "k_repeated", repeated_kv_bytes(d));
     else if (batch_first || (save->k == SIM_REF_NONE && !views_fit))
         save->core_k = sim_new(m->b, "k", d->kv_bytes);
     if (repeats)
-        save->core_v = sim_new(m->b, "v_repeated", d->q_bytes);
+        save->core_v = sim_new(m->b, "v_repeated", repeated_kv_bytes(d));
     else if (batch_first || !views_fit)
         save->core_v = sim_new(m->b, "v", d->kv_bytes);
 }
@@ -125,8 +131,8 @@ static bool has_softmax_kernel(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     if (d->core != SIM_CORE_LOCAL)
         return true;
-    return m->s->masked_softmax_fusion && d->e == 2 && d->s > 16 && d->s <= 4096 && d->s % 4 == 0 &&
-           d->b * d->heads_tp % 4 == 0;
+    return m->s->masked_softmax_fusion && d->e == 2 && d->s_kv > 16 && d->s_kv <= 4096 &&
+           d->s % 4 == 0 && d->s_kv % 4 == 0 && d->b * d->heads_tp % 4 == 0;
 }
 
 /* Softmax by PyTorch's own operations; in fp32 its result is saved in fp32 and cast for the next.
@@ -149,10 +155,10 @@ static sim_ref_t torch_softmax(sim_model_t *m, sim_attention_save_t *save, uint6
 static sim_ref_t full_mask(sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
-    uint64_t n = d->b * d->s * d->s;
+    uint64_t n = d->b * d->s * d->s_kv;
     sim_ref_t padding = sim_new(m->b, "padding_mask", n);
     sim_ref_t inverse = sim_new(m->b, "padding_mask_inverse", n);
-    sim_ref_t distance = sim_new(m->b, "mask_distance", 4 * d->s * d->s);
+    sim_ref_t distance = sim_new(m->b, "mask_distance", 4 * d->s * d->s_kv);
     sim_ref_t left = sim_new(m->b, "mask_left", 8 * n);
     sim_ref_t right = sim_new(m->b, "mask_right", 8 * n);
     sim_ref_t in_left = sim_new(m->b, "mask_in_left", n);
@@ -343,14 +349,20 @@ static sim_ref_t hold(sim_ref_t *saved_p, bool is_saved, sim_model_t *m)
     return ref;
 }
 
+static sim_attention_save_t nothing_saved(void)
+{
+    sim_attention_save_t save;
+    sim_ref_t *refs = (sim_ref_t *)&save;
+    for (size_t i = 0; i < sizeof(save) / sizeof(*refs); i++)
+        refs[i] = SIM_REF_NONE;
+    return save;
+}
+
 sim_ref_t sim_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t mixed_qkv,
                                 sim_held_t *held_p)
 {
-    *save = (sim_attention_save_t){ mixed_qkv,    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE,
-                                    SIM_REF_NONE, SIM_REF_NONE };
+    *save = nothing_saved();
+    save->mixed_qkv = mixed_qkv;
     if (m->s->qk_layernorm)
         qk_norm_forward(m, save);
     else if (m->d->heads != m->d->groups)
@@ -387,7 +399,8 @@ static qkv_t unfused_backward(sim_model_t *m, sim_attention_save_t *save, sim_re
     uint64_t bytes = scores_bytes(d);
     sim_torch_gemm(m);
     sim_ref_t d_softmax = sim_new(m->b, "d_softmax_dropped", bytes);
-    qkv_t grads = { .v = sim_new(m->b, "d_v", d->q_bytes) };
+    uint64_t kv_bytes = repeated_kv_bytes(d);
+    qkv_t grads = { .v = sim_new(m->b, "d_v", kv_bytes) };
     sim_drop(m->b, save->dropped);
     save->dropped = SIM_REF_NONE;
     sim_drop(m->b, d_out);
@@ -402,7 +415,7 @@ static qkv_t unfused_backward(sim_model_t *m, sim_attention_save_t *save, sim_re
     sim_drop(m->b, save->softmax);
     save->softmax = SIM_REF_NONE;
     grads.q = sim_new(m->b, "d_q", d->q_bytes);
-    grads.k = sim_new(m->b, "d_k", d->q_bytes);
+    grads.k = sim_new(m->b, "d_k", kv_bytes);
     sim_drop(m->b, d_softmax);
     return grads;
 }
@@ -488,4 +501,31 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
     forget_core(m, save);
     forget_inputs(m, save);
     return prologue_backward(m, save, grads, d_gate);
+}
+
+/* Keys and values are views of one tensor, a layout (sbhd_sbh2d) that Transformer Engine knows. */
+sim_ref_t sim_cross_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t q,
+                                      sim_ref_t mixed_kv, sim_held_t *held_p)
+{
+    *save = nothing_saved();
+    save->q = q;
+    save->mixed_qkv = mixed_kv;
+    sim_ref_t context = core_forward(m, save);
+    held_p->refs[0] = hold(&save->mixed_qkv, save->core_v == SIM_REF_NONE, m);
+    held_p->refs[1] = hold(&save->q, save->core_q == SIM_REF_NONE, m);
+    held_p->refs[2] = SIM_REF_NONE;
+    return context;
+}
+
+sim_ref_t sim_cross_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+                                       sim_ref_t *d_mixed_kv_p)
+{
+    qkv_t grads =
+        is_unfused(m->d) ? unfused_backward(m, save, d_out) : kernel_backward(m, save, d_out);
+    forget_core(m, save);
+    forget_inputs(m, save);
+    *d_mixed_kv_p = sim_new(m->b, "d_mixed_kv", 2 * m->d->kv_bytes);
+    sim_drop(m->b, grads.k);
+    sim_drop(m->b, grads.v);
+    return grads.q;
 }

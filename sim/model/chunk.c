@@ -26,6 +26,10 @@ typedef struct {
     sim_final_norm_save_t norm;
     sim_mtp_save_t mtp;
     sim_bert_head_t bert_head;
+    sim_dims_t decoder_d, cross_d; /* T5 */
+    sim_embedding_save_t decoder_embedding;
+    sim_layer_save_t *decoder_layers;
+    sim_final_norm_save_t decoder_norm;
     sim_loss_save_t *losses; /* of the decoder, then of each depth of multi-token prediction */
     uint32_t n_losses;
     uint64_t in_bytes, out_bytes;
@@ -158,6 +162,24 @@ static void losses_forward(work_t *w, sim_ref_t states)
     sim_loss_forward(&w->m, &w->losses[0], states);
 }
 
+static sim_ref_t decoder_layer_forward(work_t *w, uint32_t i, sim_ref_t x)
+{
+    w->m.b->layer = (uint16_t)(w->m.s->num_layers + i);
+    return sim_layer_forward(&w->m, &w->decoder_layers[i], x, true);
+}
+
+/* The decoder of a T5. Takes the encoder's output, which a local variable holds to the end. */
+static sim_ref_t decoder_forward(work_t *w, const sim_batch_t *batch, sim_ref_t context)
+{
+    w->m.context = context;
+    w->m.d = &w->decoder_d;
+    sim_ref_t x = sim_embedding_forward(&w->m, &w->decoder_embedding, batch);
+    for (uint32_t i = 0; i < w->m.s->decoder_num_layers; i++)
+        x = decoder_layer_forward(w, i, x);
+    w->m.b->layer = SIM_NO_LAYER;
+    return sim_final_norm_forward(&w->m, &w->decoder_norm, x);
+}
+
 static void build_forward(work_t *w, sim_tape_t *tape)
 {
     sim_builder_t *b = w->m.b;
@@ -171,6 +193,8 @@ static void build_forward(work_t *w, sim_tape_t *tape)
     bool has_norm = sim_params_has_final_norm(w->m.s, w->place);
     if (has_norm)
         x = sim_final_norm_forward(&w->m, &w->norm, x);
+    if (sim_is_t5(&w->m))
+        x = decoder_forward(w, &batch, x);
     if (w->mtp.n > 0)
         x = sim_mtp_forward(&w->m, &w->mtp, x);
     if (w->place->has_loss && sim_is_bert(&w->m))
@@ -185,6 +209,7 @@ static void build_forward(work_t *w, sim_tape_t *tape)
         }
         sim_leave(b, x, SIM_SLOT_OUTPUT);
     }
+    sim_drop(b, w->m.context);
     sim_batch_drop(&w->m, &batch);
 }
 
@@ -228,6 +253,20 @@ static sim_ref_t mtp_backward(work_t *w, sim_ref_t g, sim_ref_t *pending_p)
     return g;
 }
 
+/* Returns the gradient of the encoder's output. */
+static sim_ref_t decoder_backward(work_t *w, sim_ref_t g, sim_ref_t *pending_p)
+{
+    g = sim_final_norm_backward(&w->m, &w->decoder_norm, g);
+    for (uint32_t i = (uint32_t)w->m.s->decoder_num_layers; i-- > 0;) {
+        w->m.b->layer = (uint16_t)(w->m.s->num_layers + i);
+        g = sim_layer_backward(&w->m, &w->decoder_layers[i], g);
+    }
+    w->m.b->layer = SIM_NO_LAYER;
+    add_pending(w, pending_p, sim_embedding_backward(&w->m, &w->decoder_embedding, g));
+    w->m.d = w->m.encoder_d;
+    return w->m.d_context;
+}
+
 static void build_backward(work_t *w, sim_tape_t *tape)
 {
     sim_builder_t *b = w->m.b;
@@ -245,6 +284,8 @@ static void build_backward(work_t *w, sim_tape_t *tape)
     }
     if (w->place->has_loss && sim_is_bert(&w->m))
         g = sim_bert_head_backward(&w->m, &w->bert_head, g);
+    if (sim_is_t5(&w->m))
+        g = decoder_backward(w, g, &pending);
     if (w->mtp.n > 0)
         g = mtp_backward(w, g, &pending);
     if (sim_params_has_final_norm(w->m.s, w->place))
@@ -275,6 +316,18 @@ static void set_borders(work_t *w)
     w->out_bytes = all_out ? all : w->m.d->hidden_bytes;
 }
 
+static void init_decoder(work_t *w)
+{
+    const sim_scenario_t *s = w->m.s;
+    w->decoder_d = sim_dims_decoder(w->m.d, s);
+    w->cross_d = sim_dims_cross(w->m.d, s);
+    w->m.encoder_d = w->m.d;
+    w->m.cross_d = &w->cross_d;
+    w->decoder_layers = base_xcalloc(s->decoder_num_layers, sizeof(*w->decoder_layers));
+    for (uint64_t i = 0; i < s->decoder_num_layers; i++)
+        w->decoder_layers[i].is_decoder = true;
+}
+
 static void work_init(work_t *w, const topo_chunk_t *place)
 {
     const sim_scenario_t *s = w->m.s;
@@ -291,6 +344,8 @@ static void work_init(work_t *w, const topo_chunk_t *place)
         w->layers[i].is_moe = s->num_experts > 0 && s->layer_is_moe[place->first_layer + i];
     if (s->fine_grained_activation_offloading)
         w->m.offloads = &w->offloads;
+    if (sim_is_t5(&w->m))
+        init_decoder(w);
 }
 
 static void work_fini(work_t *w)
@@ -299,6 +354,7 @@ static void work_fini(work_t *w)
     sim_offloads_fini(&w->offloads);
     free(w->losses);
     free(w->layers);
+    free(w->decoder_layers);
     free(w->group_in);
     free(w->ranges);
 }
@@ -333,7 +389,12 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     sim_params_init(&chunk->params, scenario, dims, place);
     sim_builder_t b;
     sim_builder_init(&b, persistent);
-    work_t w = { .m = { .b = &b, .s = scenario, .d = dims, .tp_rank = tp_rank } };
+    work_t w = { .m = { .b = &b,
+                        .s = scenario,
+                        .d = dims,
+                        .tp_rank = tp_rank,
+                        .context = SIM_REF_NONE,
+                        .d_context = SIM_REF_NONE } };
     work_init(&w, place);
     if (scenario->fine_grained_activation_offloading)
         decide_offloads(&w);

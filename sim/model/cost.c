@@ -473,6 +473,23 @@ static bool is_recomputed(const sim_scenario_t *s, uint32_t index_in_chunk)
     return s->recompute_method != SIM_RECOMPUTE_BLOCK || index_in_chunk < s->recompute_num_layers;
 }
 
+/* The decoder of a T5 with its output: its layers have a second attention, to the encoder. */
+static part_t decoder(const sim_cost_t *c)
+{
+    sim_dims_t own_d = sim_dims_decoder(c->dims, c->scenario);
+    sim_dims_t cross_d = sim_dims_cross(c->dims, c->scenario);
+    sim_cost_t own = *c, cross = *c;
+    own.dims = &own_d;
+    cross.dims = &cross_d;
+    part_t sum = output(&own);
+    for (uint64_t i = 0; i < c->scenario->decoder_num_layers; i++) {
+        add_linear(&sum, layer(&own, 0, false, false));
+        add_linear(&sum, attention(&cross, false));
+        add_linear(&sum, residual(&own));
+    }
+    return sum;
+}
+
 sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
 {
     const sim_scenario_t *s = c->scenario;
@@ -492,7 +509,7 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
         add_linear(&sum, norm(c, (double)c->dims->hidden_bytes));
     if (chunk->has_loss) {
         add_linear(&sum, norm(c, (double)c->dims->hidden_bytes));
-        add_linear(&sum, output(c));
+        add_linear(&sum, s->model_type == SIM_MODEL_T5 ? decoder(c) : output(c));
     }
     return (sim_pass_cost_t){ .forward = sum.forward + sum.forward_comm,
                               .backward = sum.backward + sum.backward_comm,
@@ -546,9 +563,25 @@ static double layer_token_flops(const sim_cost_t *c, bool is_moe)
     return flops + 2 * matrices * h * (double)s->moe_shared_expert_intermediate_size;
 }
 
+/* Forward, for a sample of a T5: keys and values of cross attention are of the encoder's tokens. */
+static double t5_sample_flops(const sim_cost_t *c)
+{
+    const sim_scenario_t *s = c->scenario;
+    const sim_dims_t *d = c->dims;
+    double h = (double)d->h, width = (double)(d->heads * d->head_dim);
+    double encoder = (double)s->num_layers * layer_token_flops(c, false);
+    double n = (double)s->decoder_num_layers;
+    double own = layer_token_flops(c, false) + 2 * 2 * h * width + 2 * 2 * width * (double)d->s;
+    double logits = 2 * h * (double)d->padded_vocab;
+    return (encoder + n * 2 * 2 * h * width) * (double)s->seq_length +
+           (n * own + logits) * (double)s->decoder_seq_length;
+}
+
 double sim_cost_model_flops(const sim_cost_t *c)
 {
     const sim_scenario_t *s = c->scenario;
+    if (s->model_type == SIM_MODEL_T5)
+        return 3 * t5_sample_flops(c) * (double)s->global_batch_size;
     double logits = 2 * (double)c->dims->h * (double)c->dims->padded_vocab, flops = logits;
     for (uint64_t i = 0; i < s->num_layers; i++)
         flops += layer_token_flops(c, s->num_experts > 0 && s->layer_is_moe[i]);

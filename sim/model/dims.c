@@ -57,7 +57,7 @@ static bool fill_bytes(sim_dims_t *d, const char **product_p)
     if (!base_u64_mul(d->tokens, d->padded_vocab, &x) || !base_u64_mul(x, 8, &x))
         return false;
     *product_p = "micro_batch_size * heads * seq_length^2";
-    if (!base_u64_mul(d->tokens, d->heads, &x) || !base_u64_mul(x, d->s, &x) ||
+    if (!base_u64_mul(d->tokens, d->heads, &x) || !base_u64_mul(x, d->s_kv, &x) ||
         !base_u64_mul(x, 8, &x))
         return false;
 
@@ -161,13 +161,15 @@ sim_moe_rows_t sim_moe_rows(const sim_scenario_t *s, const sim_dims_t *d, uint32
     return rows;
 }
 
-base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_err_t *err)
+static base_status_t init(sim_dims_t *dims_p, const sim_scenario_t *s, uint64_t seq_length,
+                          base_err_t *err)
 {
     sim_dims_t d = {
         .tp = s->tensor_model_parallel_size,
         .cp = s->context_parallel_size,
         .sp = s->sequence_parallel && s->tensor_model_parallel_size > 1,
-        .s = s->seq_length,
+        .s = seq_length,
+        .s_kv = seq_length,
         .b = s->micro_batch_size,
         .h = s->hidden_size,
         .ffn = s->ffn_hidden_size,
@@ -176,6 +178,7 @@ base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_er
         .head_dim = s->kv_channels,
         .e = sim_dtype_bytes(sim_scenario_params_dtype(s)),
         .norm_params = s->normalization == SIM_NORM_LAYERNORM ? 2 : 1,
+        .masks_padding = s->model_type != SIM_MODEL_GPT,
         .te = s->transformer_impl == SIM_IMPL_TRANSFORMER_ENGINE,
         .sm = s->gpu_p->sm,
     };
@@ -205,4 +208,32 @@ base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_er
         fill_moe(&d, s);
     *dims_p = d;
     return BASE_OK;
+}
+
+base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *s, base_err_t *err)
+{
+    sim_dims_t decoder;
+    base_status_t status = BASE_OK;
+    if (s->model_type == SIM_MODEL_T5)
+        status = init(&decoder, s, s->decoder_seq_length, err);
+    return status == BASE_OK ? init(dims_p, s, s->seq_length, err) : status;
+}
+
+sim_dims_t sim_dims_decoder(const sim_dims_t *dims, const sim_scenario_t *s)
+{
+    sim_dims_t d = *dims;
+    base_err_t err;
+    init(&d, s, s->decoder_seq_length, &err); /* which sim_dims_init() has tried */
+    d.masks_padding = false;
+    return d;
+}
+
+sim_dims_t sim_dims_cross(const sim_dims_t *dims, const sim_scenario_t *s)
+{
+    sim_dims_t d = sim_dims_decoder(dims, s);
+    d.masks_padding = true;
+    d.s_kv = dims->s;
+    d.kv_bytes = dims->kv_bytes;
+    d.rotary_dim = 0;
+    return d;
 }

@@ -49,6 +49,7 @@ typedef struct {
     uint64_t tp, cp;
     bool sp;               /* sequence parallel and tp > 1 */
     uint64_t s, b;         /* sequence length, micro-batch size */
+    uint64_t s_kv;         /* sequence length of keys and values: s, but in cross attention */
     uint64_t tokens;       /* s * b / cp: tokens of a rank before the sequence-parallel split */
     uint64_t local_tokens; /* tokens / tp with sequence parallel, else tokens */
     uint64_t h, ffn;       /* hidden size, FFN width (whole model) */
@@ -60,8 +61,9 @@ typedef struct {
     uint64_t norm_params; /* 1 for RMSNorm (weight), 2 for LayerNorm (weight, bias) */
     uint64_t rotary_dim;  /* 0 without rotary embedding */
     sim_core_t core;
-    bool te;     /* Transformer Engine layers, else Megatron's local ones */
-    uint32_t sm; /* compute capability of the GPU */
+    bool masks_padding; /* attention gets a mask of padding, and is not causal */
+    bool te;            /* Transformer Engine layers, else Megatron's local ones */
+    uint32_t sm;        /* compute capability of the GPU */
 
     /* Bytes of the tensors that come up everywhere. */
     uint64_t hidden_bytes;         /* [local_tokens, h] */
@@ -80,6 +82,11 @@ typedef struct {
 
 /* Derive from a resolved scenario. BASE_ERR_OVERFLOW names the product that does not fit. */
 base_status_t sim_dims_init(sim_dims_t *dims_p, const sim_scenario_t *scenario, base_err_t *err);
+
+/* Sizes in the decoder of a T5, and in its attention to what the encoder made: queries of the
+ * decoder, keys and values of the encoder. `dims` are the encoder's. */
+sim_dims_t sim_dims_decoder(const sim_dims_t *dims, const sim_scenario_t *scenario);
+sim_dims_t sim_dims_cross(const sim_dims_t *dims, const sim_scenario_t *scenario);
 
 /* Rows of the tensors on the way to the experts and back, in one layer on one rank. */
 typedef struct {

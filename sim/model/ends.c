@@ -5,8 +5,10 @@
 
 #include "sim/model/adapter.h"
 #include "sim/model/bert.h"
+#include "sim/model/params.h"
 #include "sim/model/projection.h"
 #include "sim/model/software.h"
+#include "sim/model/t5.h"
 
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
 
@@ -17,6 +19,10 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
     *batch = (sim_batch_t){ SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE, SIM_REF_NONE };
     if (sim_is_bert(m)) {
         sim_bert_batch_load(m, batch);
+        return;
+    }
+    if (sim_is_t5(m)) {
+        sim_t5_batch_load(m, batch);
         return;
     }
     bool has_tokens = chunk->has_embedding || chunk->n_mtp_layers > 0;
@@ -187,7 +193,7 @@ void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out)
     sim_torch_gemm(m);
     sim_ref_t logits = sim_new(m->b, "logits", d->logits_bytes);
     sim_drop(m->b, gathered);
-    if (sim_is_bert(m))
+    if (sim_params_has_output_bias(m->s))
         logits = sim_bert_output_bias(m, logits);
     if (sim_is_frozen(m))
         sim_forget(m, &save->ln_out);

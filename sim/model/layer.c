@@ -109,6 +109,8 @@ static sim_ref_t mlp_or_checkpoint(sim_model_t *m, sim_layer_save_t *save, sim_r
 sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
     sim_ref_t x2 = attention_block_forward(m, save, x, grad);
+    if (save->is_decoder)
+        x2 = sim_cross_forward(m, &save->cross, x2);
     sim_ref_t residual = sim_keep(m->b, x2);
     sim_ref_t out = save->is_moe ? sim_moe_forward(m, &save->moe, x2, grad)
                                  : mlp_or_checkpoint(m, save, x2, grad);
@@ -170,6 +172,8 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
     g = save->is_moe ? sim_moe_backward(m, &save->moe, g) : mlp_backward(m, save, g);
     sim_offload_after_backward(m, SIM_OFFLOAD_MLP_NORM);
     d_out = add_residual(m, g, d_out);
+    if (save->is_decoder)
+        d_out = sim_cross_backward(m, &save->cross, d_out);
 
     m->b->module = SIM_MOD_RESIDUAL;
     g = sim_bda_backward(m, &save->attention_bda, d_out);

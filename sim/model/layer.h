@@ -19,6 +19,10 @@ typedef struct {
     uint32_t tp_rank;              /* of its tensor-parallel group */
     struct sim_offloads *offloads; /* borrowed; NULL = activations stay on the GPU */
     bool input_is_constant; /* the layer's input needs no gradient: a frozen embedding made it */
+    /* In a decoder that reads an encoder's output: sizes there, that output, and its gradient so
+     * far, to which every layer adds. */
+    const sim_dims_t *encoder_d, *cross_d;
+    sim_ref_t context, d_context;
 } sim_model_t;
 
 /* What an adapter saves. */
@@ -99,6 +103,15 @@ sim_ref_t sim_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim
 
 /* Give up what the core attention saved (fine-grained offloading). */
 void sim_attention_offload(sim_model_t *m, sim_attention_save_t *save);
+
+/* The core of attention to an encoder's output; m->d are the sizes of cross attention. Takes `q`
+ * and `mixed_kv`; returns and is undone as sim_attention_forward() is. */
+sim_ref_t sim_cross_attention_forward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t q,
+                                      sim_ref_t mixed_kv, sim_held_t *held_p);
+
+/* Takes the context's gradient; returns q's, and in *d_mixed_kv_p that of keys and values. */
+sim_ref_t sim_cross_attention_backward(sim_model_t *m, sim_attention_save_t *save, sim_ref_t d_out,
+                                       sim_ref_t *d_mixed_kv_p);
 
 /* Drop all that a forward pass saved. */
 void sim_attention_forget(sim_model_t *m, sim_attention_save_t *save);

@@ -247,6 +247,22 @@ static void add_moe(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     }
 }
 
+/* models/T5/t5_spec.py; attention.py, CrossAttention. */
+static void add_cross_attention(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    uint64_t rows = d->heads_tp * d->head_dim;
+    l->module = SIM_MOD_QKV;
+    add_norm(l, d, "pre_cross_attn_layernorm.weight", "pre_cross_attn_layernorm.bias", d->h);
+    l->module = SIM_MOD_PROJ;
+    add_weight(l, s, "cross_attention.linear_proj.weight", SIM_SPLIT_COLS, d->h, rows);
+    add_vector(l, "cross_attention.linear_proj.bias", s->add_bias_linear ? d->h : 0);
+    l->module = SIM_MOD_QKV;
+    add_weight(l, s, "cross_attention.linear_q.weight", SIM_SPLIT_ROWS, rows, d->h);
+    add_vector(l, "cross_attention.linear_q.bias", s->add_bias_linear ? rows : 0);
+    add_weight(l, s, "cross_attention.linear_kv.weight", SIM_SPLIT_ROWS, 2 * rows, d->h);
+    add_vector(l, "cross_attention.linear_kv.bias", s->add_bias_linear ? 2 * rows : 0);
+}
+
 static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, bool is_moe)
 {
     if (s->multi_latent_attention)
@@ -283,12 +299,13 @@ static void add_bert_head(list_t *l, const sim_dims_t *d)
     add_vector(l, "lm_head.layer_norm.bias", d->h);
 }
 
-/* models/bert/bert_model.py: bias of the output layer, head for pairs of sentences. */
-static void add_bert_output(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+/* Bias of the output layer; models/bert/bert_model.py: head for pairs of sentences. */
+static void add_output_extras(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
     l->module = SIM_MOD_OUTPUT;
-    add_vector(l, "output_layer.bias", d->vocab_tp);
-    if (!s->bert_binary_head)
+    if (sim_params_has_output_bias(s))
+        add_vector(l, "output_layer.bias", d->vocab_tp);
+    if (s->model_type != SIM_MODEL_BERT || !s->bert_binary_head)
         return;
     add(l, "binary_head.weight", 2, d->h);
     add_vector(l, "binary_head.bias", 2);
@@ -307,6 +324,26 @@ static void route_to_buffers(sim_params_t *params, const sim_scenario_t *s)
             p->buffer =
                 sim_buffer_is_expert(p->buffer) ? SIM_BUFFER_EXPERT_WHOLE : SIM_BUFFER_DENSE_WHOLE;
     }
+}
+
+/* models/T5/t5_model.py: the encoder is a block with a final norm of its own, as the decoder is. */
+static void add_decoder(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    for (uint64_t i = 0; i < s->decoder_num_layers; i++) {
+        l->layer = (uint16_t)(s->num_layers + i);
+        add_attention(l, s, d);
+        add_cross_attention(l, s, d);
+        add_mlp(l, s, d);
+    }
+    l->layer = SIM_NO_LAYER;
+    l->module = SIM_MOD_FINAL_NORM;
+    add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
+}
+
+bool sim_params_has_output_bias(const sim_scenario_t *s)
+{
+    return s->model_type == SIM_MODEL_BERT ||
+           (s->model_type == SIM_MODEL_T5 && !s->untie_embeddings_and_output_weights);
 }
 
 bool sim_params_has_final_norm(const sim_scenario_t *s, const topo_chunk_t *chunk)
@@ -345,6 +382,8 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
         l.module = SIM_MOD_FINAL_NORM;
         add_norm(&l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
     }
+    if (s->model_type == SIM_MODEL_T5)
+        add_decoder(&l, s, d);
     for (uint32_t i = 0; i < chunk->n_mtp_layers; i++)
         add_mtp(&l, s, d, (uint16_t)(s->num_layers + i));
     l.layer = SIM_NO_LAYER;
@@ -360,8 +399,8 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
             params->params[params->n - 1].is_shared_embedding = tied && pipelined;
         }
     }
-    if (chunk->has_loss && is_bert)
-        add_bert_output(&l, s, d);
+    if (chunk->has_loss)
+        add_output_extras(&l, s, d);
     route_to_buffers(params, s);
 }
 

@@ -65,6 +65,9 @@ typedef struct {
  * layer where multi-token prediction has a stage of its own. */
 bool sim_params_has_final_norm(const sim_scenario_t *scenario, const topo_chunk_t *chunk);
 
+/* BERT, and a T5 whose output layer is its embedding, add a bias to the logits. */
+bool sim_params_has_output_bias(const sim_scenario_t *scenario);
+
 /* Parameters of `chunk` (pipeline size pp tells whether tied weights need a copy). */
 void sim_params_init(sim_params_t *params, const sim_scenario_t *scenario, const sim_dims_t *dims,
                      const topo_chunk_t *chunk);

@@ -5,6 +5,7 @@
 
 #include "sim/model/mla.h"
 #include "sim/model/moe.h"
+#include "sim/model/t5.h"
 
 typedef struct {
     sim_norm_linear_t qkv;
@@ -12,6 +13,8 @@ typedef struct {
     sim_row_linear_t proj;
     sim_mla_save_t mla; /* instead of the three above */
     sim_bda_t attention_bda;
+    bool is_decoder; /* set by the caller: attention to an encoder's output follows */
+    sim_cross_save_t cross;
     bool is_moe; /* set by the caller: experts instead of an MLP */
     sim_norm_linear_t fc1;
     sim_act_save_t act;

@@ -165,6 +165,8 @@ static const struct {
 } tokenizers[] = {
     { "GPT2BPETokenizer", 50257, "vocabulary of the GPT-2 BPE tokenizer" },
     { "Llama2Tokenizer", 32000, "vocabulary of the Llama-2 tokenizer" },
+    { "BertWordPieceLowerCase", 30522, "vocabulary of BERT's uncased tokenizer" },
+    { "BertWordPieceCase", 28996, "vocabulary of BERT's cased tokenizer" },
     { "TikTokenizer", 131072, "TikTokenizer's default of 2^17" },
 };
 
@@ -200,7 +202,8 @@ static void resolve_vocab(sim_import_t *import)
     const char *wanted = type != NULL ? type : "GPT2BPETokenizer";
     for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++) {
         if (strcmp(tokenizers[i].type, wanted) == 0) {
-            emit_u64(import, "model", "vocab_size", tokenizers[i].size,
+            emit_u64(import, "model", "vocab_size",
+                     tokenizers[i].size + number_of(import, "vocab-extra-ids", 0),
                      type != NULL ? "tokenizer-type" : NULL, tokenizers[i].why);
             return;
         }
@@ -248,6 +251,8 @@ static void resolve_model(sim_import_t *import)
         emit_u64(import, "model", "num_layers", number_of(import, layers, 0), layers, NULL);
     else
         require(import, "num-layers");
+    if (given(import, "decoder-num-layers"))
+        emit(import, "model", "model_type", "t5", "decoder-num-layers", NULL);
     require(import, "hidden-size");
     require(import, "num-attention-heads");
     resolve_ffn(import);

@@ -74,6 +74,9 @@ static const row_t keys[] = {
     { "global-batch-size=", NULL, false, NULL, NULL },
     { "rampup-batch-size*", NULL, false, NULL, NULL },
     { "step-batch-size-schedule*", NULL, false, NULL, NULL },
+    { "decoder-num-layers=", NULL, false, "model.decoder_num_layers", NULL },
+    { "decoder-seq-length=", NULL, false, "train.decoder_seq_length", NULL },
+    { "vocab-extra-ids=", NULL, false, NULL, NULL },
     { "seq-length=", NULL, false, NULL, NULL },
     { "encoder-seq-length=", NULL, false, NULL, NULL },
     { "no-create-attention-mask-in-dataloader", "create_attention_mask_in_dataloader", true, NULL, NULL },
@@ -250,7 +253,6 @@ static const row_t unsupported[] = {
     { "spec*", NULL, false, NULL, NULL },
     { "yaml-cfg=", NULL, false, NULL, NULL },
     { "use-legacy-models", NULL, false, NULL, NULL },
-    { "decoder-num-layers=", NULL, false, NULL, NULL },
     { "encoder-tensor-model-parallel-size=", NULL, false, NULL, "0" },
     { "encoder-pipeline-model-parallel-size=", NULL, false, NULL, "0" },
     { "retro-add-retriever", NULL, false, NULL, NULL },
@@ -380,8 +382,6 @@ static const struct {
       "batch-invariant-backend=" },
     { "use-kitchen-attention",
       "kitchen-attention-backend=" },
-    { "decoder-num-layers",
-      "decoder-seq-length=" },
 };
 
 /* Data, logging, checkpoints, learning rate, inference, fault tolerance, other model families'
@@ -527,7 +527,7 @@ static const char no_effect[] =
     "no-align-param-gather fake-process-group eval-iters= "
     "eval-interval= start-eval-at-iter= eval-global-batch-size= eval-micro-batch-size= "
     "skip-train test-mode full-validation multiple-validation-sets validation-set-names* "
-    "vocab-file= merge-file= vocab-extra-ids= tokenizer-model= tokenizer-metadata= "
+    "vocab-file= merge-file= tokenizer-model= tokenizer-metadata= "
     "tokenizer-special-tokens* tiktoken-pattern= tiktoken-num-special-tokens= "
     "tokenizer-sentencepiece-legacy no-tokenizer-sentencepiece-ignore-extra-whitespaces "
     "disable-tokenizer-sentencepiece-ignore-extra-whitespaces tokenizer-hf-no-use-fast "

@@ -111,23 +111,6 @@ static void fusion_fits_the_activation(sim_rule_context_t *c)
         sim_rule_broken(c, "bias_activation_fusion", "with gelu needs add_bias_linear = true");
 }
 
-/* megatron/core/models/bert has none of these. */
-static void bert_is_dense(sim_rule_context_t *c)
-{
-    const sim_scenario_t *s = c->s;
-    if (s->model_type != SIM_MODEL_BERT)
-        return;
-    if (s->num_experts > 0)
-        sim_rule_broken(c, "model_type", "bert has no experts: num_experts must be 0");
-    if (s->mtp_num_layers > 0)
-        sim_rule_broken(c, "model_type",
-                        "bert predicts no further tokens: mtp_num_layers must be 0");
-    if (s->context_parallel_size > 1)
-        sim_rule_broken(c, "model_type", "bert is not simulated with context_parallel_size > 1");
-    if (s->multi_latent_attention)
-        sim_rule_broken(c, "model_type", "bert is not simulated with multi_latent_attention");
-}
-
 static void attention_fits_the_layers(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -539,7 +522,10 @@ static const sim_rule_t rules[] = {
     { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
-    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", bert_is_dense },
+    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", sim_rule_bert_is_dense },
+    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention pipeline_model_parallel_size num_query_groups num_attention_heads qk_layernorm attention_output_gate position_embedding_type", "T5 is a dense Transformer on one pipeline stage", sim_rule_t5_is_plain },
+    { "model_type recompute_granularity fp8 scheme", "T5 is simulated without recompute, FP8 and adapters", sim_rule_t5_is_trained_plainly },
+    { "decoder_seq_length model_type max_position_embeddings position_embedding_type", "learned positions cover the decoder", sim_rule_decoder_fits },
     { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", deterministic_kernels_only },
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },

@@ -43,6 +43,12 @@ void sim_rule_mla_has_no_groups(sim_rule_context_t *context);
 void sim_rule_down_projections_can_fuse(sim_rule_context_t *context);
 void sim_rule_mtp_is_possible(sim_rule_context_t *context);
 
+/* Rules of models that are no GPT. */
+void sim_rule_bert_is_dense(sim_rule_context_t *context);
+void sim_rule_t5_is_plain(sim_rule_context_t *context);
+void sim_rule_t5_is_trained_plainly(sim_rule_context_t *context);
+void sim_rule_decoder_fits(sim_rule_context_t *context);
+
 /* Rules of adapters. */
 void sim_rule_adapters_can_be_split(sim_rule_context_t *context);
 void sim_rule_adapters_have_layers(sim_rule_context_t *context);

@@ -61,7 +61,7 @@ typedef enum {
     SIM_ACT_SILU
 } sim_act_t;
 
-typedef enum { SIM_MODEL_GPT, SIM_MODEL_BERT } sim_model_type_t;
+typedef enum { SIM_MODEL_GPT, SIM_MODEL_BERT, SIM_MODEL_T5 } sim_model_type_t;
 
 typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
 
@@ -166,6 +166,7 @@ typedef struct {
     char *hf_config; /* path as written, NULL = none; read by sim_scenario_set() */
     sim_model_type_t model_type;
     bool bert_binary_head;
+    uint64_t decoder_num_layers;                       /* T5; num_layers are the encoder's */
     uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
     uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
     uint64_t kv_channels;                              /* 0 = hidden_size / heads */
@@ -230,6 +231,7 @@ typedef struct {
 
     /* [train] */
     uint64_t micro_batch_size, global_batch_size, seq_length;
+    uint64_t decoder_seq_length; /* T5; seq_length is the encoder's */
     bool create_attention_mask_in_dataloader;
     sim_attention_t attention_backend;
     sim_impl_t transformer_impl;

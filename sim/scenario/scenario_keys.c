@@ -44,7 +44,7 @@ static const sim_choice_t activations[] = {
 static const sim_choice_t model_types[] = {
     { "gpt", SIM_MODEL_GPT },
     { "bert", SIM_MODEL_BERT },
-    { "t5", SIM_CHOICE_NOT_SIMULATED },
+    { "t5", SIM_MODEL_T5 },
     { NULL, 0 },
 };
 static const sim_choice_t norms[] = {
@@ -345,8 +345,9 @@ static const sim_key_t keys[] = {
     COUNT("model", make_vocab_size_divisible_by, "128", 1, MAX_VOCAB, NULL, NULL, "the vocabulary is padded to a multiple of this times tensor_model_parallel_size"),
     COUNT("model", padded_vocab_size, "0", 0, MAX_VOCAB, "tokens", "vocab_size padded", "vocabulary as stored"),
     COUNT("model", max_position_embeddings, "0", 0, MAX_SEQ, "tokens", "seq_length", "rows of learned position embeddings"),
-    CHOICE("model", model_type, "gpt", model_types, "kind of Transformer: gpt reads forward, bert both ways"),
+    CHOICE("model", model_type, "gpt", model_types, "kind of Transformer: gpt reads forward, bert both ways, t5 has an encoder and a decoder"),
     BOOL("model", bert_binary_head, "true", "BERT: a second head for the order of two sentences"),
+    COUNT("model", decoder_num_layers, "0", 0, MAX_LAYERS, "layers", "num_layers, with model_type = t5", "T5: layers of the decoder; num_layers are the encoder's"),
     CHOICE("model", activation_func, "gelu", activations, "activation of the MLP; swiglu and geglu are gated"),
     BOOL("model", gated_linear_unit, "false", "gate the activation: silu becomes swiglu, gelu becomes geglu"),
     CHOICE("model", normalization, "LayerNorm", norms, "kind of norm"),
@@ -426,6 +427,7 @@ static const sim_key_t keys[] = {
     COUNT("train", micro_batch_size, "1", 1, MAX_MICRO_BATCH, "sequences", NULL, "sequences of one micro-batch"),
     COUNT("train", global_batch_size, "0", 0, MAX_BATCH, "sequences", "micro_batch_size * data parallel size", "sequences of one step over all GPUs"),
     COUNT("train", seq_length, "0", 1, MAX_SEQ, "tokens", NULL, "tokens of one sequence"),
+    COUNT("train", decoder_seq_length, "0", 0, MAX_SEQ, "tokens", "seq_length, with model_type = t5", "T5: tokens of a sample in the decoder; seq_length are those in the encoder"),
     BOOL("train", create_attention_mask_in_dataloader, "false", "the data loader builds the causal mask (Megatron-LM's own default is true, unless --no-create-attention-mask-in-dataloader)"),
     CHOICE("train", attention_backend, "auto", attentions, "attention kernels; auto: what Transformer Engine picks on the GPU"),
     CHOICE("train", transformer_impl, "transformer_engine", impls, "implementation of the layers"),

@@ -105,6 +105,10 @@ static void derive_model(sim_scenario_t *s)
                 base_u64_round_up(s->vocab_size,
                                   s->make_vocab_size_divisible_by * s->tensor_model_parallel_size));
     imply_count(s, "max_position_embeddings", &s->max_position_embeddings, s->seq_length);
+    if (s->model_type == SIM_MODEL_T5) {
+        imply_count(s, "decoder_num_layers", &s->decoder_num_layers, s->num_layers);
+        imply_count(s, "decoder_seq_length", &s->decoder_seq_length, s->seq_length);
+    }
     if (s->num_experts > 0)
         imply_count(s, "moe_ffn_hidden_size", &s->moe_ffn_hidden_size, s->ffn_hidden_size);
     if (s->apply_query_key_layer_scaling)

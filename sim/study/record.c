@@ -222,9 +222,26 @@ static void put_date(const json_t *record, sim_import_t *import)
 static void put_model_type(const json_t *record, sim_import_t *import)
 {
     char *type = sim_record_text(record, "model.type");
-    if (strcmp(type, "bert") == 0)
+    if (strcmp(type, "bert") == 0 || strcmp(type, "t5") == 0)
         put(import, "model", "model_type", type, "model.type");
     free(type);
+}
+
+/* The vocabulary noted beside a run's arguments, unless they name a tokenizer whose published
+ * vocabulary is known: a run can be given no other. */
+static void put_vocab_note(const json_t *record, sim_import_t *import)
+{
+    if (text_has(record, "args.tokenizer-type", "BertWordPiece"))
+        return;
+    char *vocab = sim_record_text(record, "model.vocab");
+    char *padded = sim_record_text(record, "model.padded_vocab");
+    if (*vocab != '\0')
+        sim_import_override(import, "model", "vocab_size", vocab, "record: model.vocab");
+    if (*padded != '\0')
+        sim_import_override(import, "model", "padded_vocab_size", padded,
+                            "record: model.padded_vocab");
+    free(vocab);
+    free(padded);
 }
 
 static void import_arguments(const json_t *record, sim_import_t *import)
@@ -251,15 +268,7 @@ static void import_arguments(const json_t *record, sim_import_t *import)
     for (size_t i = 0; i < 2; i++) /* the lists of arguments leave these out */
         if (json_is_true(at(record, splits[i][0])))
             sim_import_add(import, splits[i][1], "true", "record: parallel");
-    char *vocab = sim_record_text(record, "model.vocab");
-    char *padded = sim_record_text(record, "model.padded_vocab");
-    if (*vocab != '\0')
-        sim_import_override(import, "model", "vocab_size", vocab, "record: model.vocab");
-    if (*padded != '\0')
-        sim_import_override(import, "model", "padded_vocab_size", padded,
-                            "record: model.padded_vocab");
-    free(vocab);
-    free(padded);
+    put_vocab_note(record, import);
     sim_import_resolve(import);
 }
 
@@ -603,7 +612,7 @@ static char *join_names(const base_diag_t *names)
 static char *find_reason(const json_t *record, const sim_import_t *import)
 {
     char *type = sim_record_text(record, "model.type"), *reason = NULL;
-    if (strncmp(type, "gpt", 3) != 0 && strcmp(type, "bert") != 0)
+    if (strncmp(type, "gpt", 3) != 0 && strcmp(type, "bert") != 0 && strcmp(type, "t5") != 0)
         reason =
             base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
     else if (other_program(record) != NULL)

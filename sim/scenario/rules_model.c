@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rules of models that are no GPT. Sources: Megatron-LM core 0.20 models/{bert,T5}, pretrain_t5.py,
+ * transformer/attention.py (CrossAttention). */
+#include "config.h"
+
+#include "sim/scenario/rules.h"
+
+#include <inttypes.h>
+
+#define U64 "%" PRIu64
+
+/* What neither has; `name` begins the message. */
+static void is_dense(sim_rule_context_t *c, const char *name)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->num_experts > 0)
+        sim_rule_broken(c, "model_type", "%s has no experts: num_experts must be 0", name);
+    if (s->mtp_num_layers > 0)
+        sim_rule_broken(c, "model_type", "%s predicts no further tokens: mtp_num_layers must be 0",
+                        name);
+    if (s->context_parallel_size > 1)
+        sim_rule_broken(c, "model_type", "%s is not simulated with context_parallel_size > 1",
+                        name);
+    if (s->multi_latent_attention)
+        sim_rule_broken(c, "model_type", "%s is not simulated with multi_latent_attention", name);
+}
+
+void sim_rule_bert_is_dense(sim_rule_context_t *c)
+{
+    if (c->s->model_type == SIM_MODEL_BERT)
+        is_dense(c, "bert");
+}
+
+void sim_rule_t5_is_plain(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->model_type != SIM_MODEL_T5)
+        return;
+    is_dense(c, "t5");
+    if (s->pipeline_model_parallel_size > 1) /* pretrain_t5.py, model_provider() */
+        sim_rule_broken(c, "model_type", "t5 needs pipeline_model_parallel_size = 1");
+    if (s->num_query_groups != s->num_attention_heads)
+        sim_rule_broken(c, "model_type",
+                        "cross attention of t5 has no query groups: num_query_groups must be "
+                        "num_attention_heads " U64,
+                        s->num_attention_heads);
+    if (s->qk_layernorm || s->attention_output_gate)
+        sim_rule_broken(c, "model_type", "t5 has neither qk_layernorm nor attention_output_gate");
+    if (s->position_embedding_type == SIM_POS_NONE)
+        sim_rule_broken(c, "model_type",
+                        "t5 needs position_embedding_type learned_absolute or rope");
+}
+
+void sim_rule_t5_is_trained_plainly(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->model_type != SIM_MODEL_T5)
+        return;
+    if (s->recompute_granularity != SIM_RECOMPUTE_NONE)
+        sim_rule_broken(c, "model_type", "t5 is simulated with recompute_granularity = none alone");
+    if (s->fp8 != SIM_FP8_NONE)
+        sim_rule_broken(c, "model_type", "t5 is not simulated with fp8");
+    if (s->peft_scheme != SIM_PEFT_NONE)
+        sim_rule_broken(c, "model_type", "t5 is not simulated with adapters");
+}
+
+void sim_rule_decoder_fits(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->model_type != SIM_MODEL_T5) {
+        if (s->decoder_num_layers > 0)
+            sim_rule_broken(c, "decoder_num_layers", "needs model_type = t5");
+        if (s->decoder_seq_length > 0)
+            sim_rule_broken(c, "decoder_seq_length", "needs model_type = t5");
+        return;
+    }
+    if (s->position_embedding_type == SIM_POS_LEARNED &&
+        s->max_position_embeddings < s->decoder_seq_length)
+        sim_rule_broken(c, "decoder_seq_length",
+                        U64 " is more than max_position_embeddings " U64 " with learned positions",
+                        s->decoder_seq_length, s->max_position_embeddings);
+    if (s->sequence_parallel && s->decoder_seq_length % s->tensor_model_parallel_size != 0)
+        sim_rule_broken(c, "decoder_seq_length",
+                        U64 " is not a multiple of tensor_model_parallel_size " U64
+                            " with sequence_parallel",
+                        s->decoder_seq_length, s->tensor_model_parallel_size);
+}
