@@ -524,7 +524,7 @@ static const sim_rule_t rules[] = {
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", sim_rule_bert_is_dense },
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention pipeline_model_parallel_size num_query_groups num_attention_heads qk_layernorm attention_output_gate position_embedding_type", "T5 is a dense Transformer on one pipeline stage", sim_rule_t5_is_plain },
-    { "model_type recompute_granularity fp8 scheme", "T5 is simulated without recompute, FP8 and adapters", sim_rule_t5_is_trained_plainly },
+    { "model_type recompute_granularity fp8 scheme fine_grained_activation_offloading cpu_offloading", "T5 is simulated without recompute, FP8, adapters and offloading", sim_rule_t5_is_trained_plainly },
     { "decoder_seq_length model_type max_position_embeddings position_embedding_type", "learned positions cover the decoder", sim_rule_decoder_fits },
     { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", deterministic_kernels_only },
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },

@@ -62,6 +62,8 @@ void sim_rule_t5_is_trained_plainly(sim_rule_context_t *c)
         sim_rule_broken(c, "model_type", "t5 is not simulated with fp8");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "model_type", "t5 is not simulated with adapters");
+    if (s->fine_grained_activation_offloading || s->cpu_offloading)
+        sim_rule_broken(c, "model_type", "t5 is not simulated with offloaded activations");
 }
 
 void sim_rule_decoder_fits(sim_rule_context_t *c)
