@@ -7,7 +7,9 @@
 #include "sim/cli/command.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/cli/progress.h"
 #include "sim/cli/run_files.h"
+#include "sim/cli/terminal.h"
 #include "sim/engine/record.h"
 #include "sim/report/report.h"
 
@@ -66,6 +68,8 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
                         is_skipped, &err) != BASE_OK)
         return fail(&err);
     report.is_verbose = options->verbose > 0;
+    report.is_coloured = sim_terminal_has_colour();
+    report.columns = sim_terminal_columns();
     int code = write_report(&report, options);
     sim_report_fini(&report);
     return code;
@@ -102,9 +106,15 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
 {
     base_err_t err;
     sim_job_t job;
-    sim_job_options_t job_options = { .is_skipped = is_skipped };
+    sim_progress_t progress;
+    sim_progress_init(&progress, options, "run", "kinds of rank");
+    sim_job_options_t job_options = { .is_skipped = is_skipped,
+                                      .progress = sim_progress_show,
+                                      .progress_arg = &progress };
     coll_world_t *world = sim_launcher_world();
-    if (sim_job_play_together(scenario, world, &job_options, &job, &err) != BASE_OK)
+    base_status_t status = sim_job_play_together(scenario, world, &job_options, &job, &err);
+    sim_progress_end(&progress);
+    if (status != BASE_OK)
         return fail(&err);
     int code = coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped) : 0;
     sim_job_fini(&job);

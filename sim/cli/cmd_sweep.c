@@ -6,6 +6,7 @@
 #include "sim/cli/command.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/cli/progress.h"
 #include "sim/study/sweep.h"
 #include "sim/study/sweep_summary.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { N_BEST = 10 };
@@ -130,47 +130,6 @@ static bool fill_options(const sweep_cli_t *cli, sim_sweep_options_t *o)
     return cli->shard != NULL ? parse_shard(cli->shard, o) : slurm_shard(o);
 }
 
-/* ---- progress ---- */
-
-typedef struct {
-    bool is_tty;
-    struct timespec start, last;
-} progress_t;
-
-static double seconds_since(const struct timespec *t)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - t->tv_sec) + (double)(now.tv_nsec - t->tv_nsec) / 1e9;
-}
-
-static void show_progress(uint64_t n_done, uint64_t n_todo, void *arg)
-{
-    progress_t *p = arg;
-    double seconds = seconds_since(&p->start);
-    if (n_done < n_todo && seconds_since(&p->last) < (p->is_tty ? 0.2 : 5.0))
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &p->last);
-    fprintf(stderr, "%ssweep: %" PRIu64 " of %" PRIu64 " layouts, %.1f s, %.0f s to go%s",
-            p->is_tty ? "\r" : "", n_done, n_todo, seconds,
-            seconds / (double)n_done * (double)(n_todo - n_done),
-            p->is_tty && n_done < n_todo ? "  " : "\n");
-}
-
-static void set_progress(const sim_options_t *options, sim_sweep_options_t *o, progress_t *p)
-{
-    const char *when = options->progress != NULL ? options->progress : "auto";
-    *p = (progress_t){ .is_tty = isatty(STDERR_FILENO) == 1 };
-    clock_gettime(CLOCK_MONOTONIC, &p->start);
-    p->last = p->start;
-    bool wanted =
-        strcmp(when, "always") == 0 || (strcmp(when, "auto") == 0 && p->is_tty && !options->quiet);
-    if (!wanted)
-        return;
-    o->progress = show_progress;
-    o->progress_arg = p;
-}
-
 /* ---- the command ---- */
 
 static void print_summary(const sweep_cli_t *cli, const sim_sweep_options_t *o,
@@ -217,16 +176,19 @@ static int sweep(const sweep_cli_t *cli)
 {
     sim_sweep_options_t options;
     sim_scenario_t scenario;
-    progress_t progress;
+    sim_progress_t progress;
     if (!fill_options(cli, &options))
         return 2;
-    set_progress(&cli->common, &options, &progress);
+    sim_progress_init(&progress, &cli->common, "sweep", "layouts");
+    options.progress = sim_progress_show;
+    options.progress_arg = &progress;
     int code = load(cli, &scenario);
     if (code == 0) {
         sim_sweep_t found;
         base_err_t err = { .text = "" };
         base_status_t status =
             sim_sweep_run(&found, &scenario, &options, sim_launcher_world(), &err);
+        sim_progress_end(&progress);
         code = base_err_exit_code(status);
         bool is_root = sim_launcher_rank() == 0;
         if (is_root && status != BASE_OK)

@@ -90,7 +90,10 @@ static char *report_text(const sim_report_t *report)
     FILE *out = open_memstream(&text, &size);
     if (out == NULL)
         return base_xstrdup("");
-    sim_report_text(report, out);
+    sim_report_t plain = *report;
+    plain.is_coloured = false;
+    plain.columns = 0;
+    sim_report_text(&plain, out);
     fclose(out);
     return text;
 }

@@ -36,6 +36,8 @@ base_status_t sim_job_play(const sim_scenario_t *scenario, const sim_job_options
         if (wanted_rank(&job.classes, options, c))
             status = sim_simulate_rank(scenario, job.classes.first_rank[c], &rank_options,
                                        &job.results[c], err);
+        if (options->progress != NULL)
+            options->progress(c + 1, job.classes.n_classes, options->progress_arg);
     }
     if (status != BASE_OK) {
         sim_job_fini(&job);

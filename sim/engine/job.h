@@ -10,6 +10,9 @@
 typedef struct {
     bool unlimited;         /* as in sim_simulate_options_t */
     const bool *is_skipped; /* by rank: its result is not wanted; NULL = all are */
+    /* Called now and then, on every process for its own share; NULL = never. */
+    void (*progress)(uint64_t n_done, uint64_t n_todo, void *arg);
+    void *progress_arg;
 } sim_job_options_t;
 
 typedef struct {

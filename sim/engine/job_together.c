@@ -30,6 +30,7 @@ typedef struct {
     const sim_scenario_t *scenario;
     coll_world_t *world;
     const sim_classes_t *classes;
+    const sim_job_options_t *options;
     actor_t *actors; /* n of them, one a GPU of this process; owned */
     uint32_t n;
 } stage_t;
@@ -96,6 +97,16 @@ static bool advance(const stage_t *stage, actor_t *a)
     return true;
 }
 
+static void tell_progress(const stage_t *stage)
+{
+    uint64_t n_done = 0;
+    if (stage->options->progress == NULL)
+        return;
+    for (uint32_t i = 0; i < stage->n; i++)
+        n_done += stage->actors[i].state == ACTOR_DONE;
+    stage->options->progress(n_done, stage->n, stage->options->progress_arg);
+}
+
 static base_status_t play_all(const stage_t *stage, base_err_t *err)
 {
     coll_message_t *expected = base_xcalloc(stage->n, sizeof(*expected));
@@ -111,6 +122,7 @@ static base_status_t play_all(const stage_t *stage, base_err_t *err)
             else if (a->state == ACTOR_MEETS)
                 expected[n++] = coll_meeting_expected(&a->meeting);
         }
+        tell_progress(stage);
         if (n == 0)
             break;
         if (!moved)
@@ -132,9 +144,9 @@ static void fill_group(const stage_t *stage, actor_t *a)
         a->me++;
 }
 
-static base_status_t create_actors(stage_t *stage, const sim_job_options_t *options,
-                                   base_err_t *err)
+static base_status_t create_actors(stage_t *stage, base_err_t *err)
 {
+    const sim_job_options_t *options = stage->options;
     uint32_t first, n;
     coll_world_share(stage->world, &first, &n);
     stage->actors = base_xcalloc(n, sizeof(*stage->actors));
@@ -271,8 +283,11 @@ base_status_t sim_job_play_together(const sim_scenario_t *scenario, coll_world_t
     base_status_t status = sim_classes_init(&job.classes, scenario, err);
     if (status != BASE_OK)
         return status;
-    stage_t stage = { .scenario = scenario, .world = world, .classes = &job.classes };
-    status = create_actors(&stage, options != NULL ? options : &defaults, err);
+    stage_t stage = { .scenario = scenario,
+                      .world = world,
+                      .classes = &job.classes,
+                      .options = options != NULL ? options : &defaults };
+    status = create_actors(&stage, err);
     if (status == BASE_OK)
         status = play_all(&stage, err);
     if (status == BASE_OK)

@@ -51,7 +51,9 @@ typedef struct {
     const char *name;       /* of the scenario file */
     const bool *is_skipped; /* by rank, borrowed; NULL = none is */
     bool is_verbose;        /* text: line by line what is outside PyTorch; false at first */
-    uint64_t usable_bytes;  /* what PyTorch can have on the worst rank */
+    bool is_coloured;       /* text: for a terminal that shows colours; false at first */
+    int columns; /* text: width of the terminal, for a bar a rank where there is room; 0 at first */
+    uint64_t usable_bytes; /* what PyTorch can have on the worst rank */
     sim_verdict_t verdict;
     sim_rank_result_t worst; /* the worst rank, with the list of what is alive */
     sim_step_time_t time;    /* of one step in the steady state; estimated, without spans */

@@ -29,6 +29,8 @@ typedef struct {
     char moment[SIM_MOMENT_TEXT];
     char ranks[WORLD_TEXT + 1], coordinates[SIM_REPORT_COLUMNS];
     bool *is_in; /* by rank; owned */
+    bool is_out_of_memory;
+    uint64_t used_bytes, total_bytes; /* of the device */
 } row_t;
 
 typedef struct {
@@ -37,7 +39,7 @@ typedef struct {
     const char *unit;
     row_t *rows; /* owned */
     uint32_t n_rows;
-    int rank_width, coordinate_width, moment_width;
+    int rank_width, coordinate_width, moment_width, bar_width;
 } table_t;
 
 static void format_figure(const table_t *t, uint64_t bytes, char cell[static CELL_TEXT])
@@ -60,6 +62,9 @@ static void fill_figures(const table_t *t, const sim_rank_result_t *r, row_t *ro
         other_bytes -= bytes;
     }
     sim_ledger_t ledger = sim_report_ledger(t->report, r);
+    row->is_out_of_memory = r->is_out_of_memory;
+    row->used_bytes = ledger.device_used_bytes;
+    row->total_bytes = ledger.total_bytes;
     format_figure(t, other_bytes, row->figures[N_SHOWN]);
     format_figure(t, r->max_allocated_bytes, row->figures[N_SHOWN + 1]);
     format_figure(t, r->max_reserved_bytes, row->figures[N_SHOWN + 2]);
@@ -207,6 +212,36 @@ static void set_widths(table_t *t)
     }
 }
 
+/* What the terminal leaves beside the table. */
+static void set_bar_width(table_t *t)
+{
+    enum { LEAST = 8, MOST = 30 };
+    int table_width = t->rank_width + 1 + t->coordinate_width + N_FIGURES * (FIGURE_WIDTH + 1) + 2 +
+                      t->moment_width;
+    int room = t->report->columns - table_width - 2;
+    t->bar_width = room < LEAST ? 0 : room < MOST ? room : MOST;
+}
+
+/* How full the device is: red when it is too full, yellow when next to nothing is left. */
+static void print_bar(const table_t *t, const row_t *row, FILE *out)
+{
+    if (t->bar_width == 0)
+        return;
+    uint64_t width = (uint64_t)t->bar_width, parts = row->total_bytes / 1024 + 1;
+    int n = (int)base_u64_min(width, (row->used_bytes / 1024 * width + parts / 2) / parts);
+    int colour = row->is_out_of_memory                           ? 31
+                 : row->used_bytes / 97 > row->total_bytes / 100 ? 33
+                                                                 : 0;
+    int pad = t->moment_width - (int)strlen(row->moment);
+    fprintf(out, "%*s  ", pad > 0 ? pad : 0, "");
+    if (t->report->is_coloured && colour != 0)
+        fprintf(out, "\033[%dm", colour);
+    for (int i = 0; i < t->bar_width; i++)
+        fputc(i < n ? '#' : '.', out);
+    if (t->report->is_coloured && colour != 0)
+        fputs("\033[0m", out);
+}
+
 /* `text` in `width` columns, cut with ".." when it is longer. */
 static void print_cell(FILE *out, const char *text, int width, bool pad)
 {
@@ -226,7 +261,11 @@ static void print_head(const table_t *t, FILE *out)
     fprintf(out, "%-*s %-*s", t->rank_width, "ranks", t->coordinate_width, "place");
     for (int i = 0; i < N_FIGURES; i++)
         fprintf(out, " %*s", FIGURE_WIDTH, figure_heads[i]);
-    fputs("  moment of the peak\n", out);
+    if (t->bar_width > 0)
+        fprintf(out, "  %-*s  device", t->moment_width, "moment of the peak");
+    else
+        fputs("  moment of the peak", out);
+    fputc('\n', out);
 }
 
 static uint64_t largest_figure(const sim_report_t *report)
@@ -250,6 +289,7 @@ void sim_report_table(const sim_report_t *report, FILE *out)
         fill_coordinates(&t, &t.rows[i]);
     }
     set_widths(&t);
+    set_bar_width(&t);
     print_head(&t, out);
     for (uint32_t i = 0; i < t.n_rows; i++) {
         sim_rank_list_format(t.rows[i].is_in, report->job->classes.n_ranks, t.rows[i].ranks,
@@ -261,6 +301,7 @@ void sim_report_table(const sim_report_t *report, FILE *out)
             fprintf(out, " %*s", FIGURE_WIDTH, t.rows[i].figures[k]);
         fputs("  ", out);
         print_cell(out, t.rows[i].moment, t.moment_width, false);
+        print_bar(&t, &t.rows[i], out);
         fputc('\n', out);
         free(t.rows[i].is_in);
     }

@@ -311,6 +311,15 @@ static void print_expandable(const sim_report_t *r, FILE *out)
         fputs("  With expandable_segments:True it does not fit either (simulated).\n", out);
 }
 
+/* The words that matter most. */
+static void print_loud(const sim_report_t *r, FILE *out, bool is_good, const char *words)
+{
+    if (r->is_coloured)
+        fprintf(out, "\033[1;%dm%s\033[0m", is_good ? 32 : 31, words);
+    else
+        fputs(words, out);
+}
+
 static void print_out_of_memory(const sim_report_t *r, FILE *out)
 {
     const sim_rank_result_t *w = &r->worst;
@@ -318,13 +327,14 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
     char ranks[LIST_TEXT];
     size_text_t tried, total, available, allocated, cached;
     list_out_of_memory(r, ranks, sizeof(ranks));
+    print_loud(r, out, false, "OUT OF MEMORY");
     if (r->verdict.n_out_of_memory > 1)
         fprintf(out,
-                "OUT OF MEMORY on %" PRIu32 " ranks: %s\n  On rank %" PRIu32 ", which misses "
+                " on %" PRIu32 " ranks: %s\n  On rank %" PRIu32 ", which misses "
                 "by most:\n",
                 r->verdict.n_out_of_memory, ranks, w->rank);
     else
-        fprintf(out, "OUT OF MEMORY on rank %" PRIu32 ":\n", w->rank);
+        fprintf(out, " on rank %" PRIu32 ":\n", w->rank);
     fprintf(out,
             "  Tried to allocate %s for %s.\n  The GPU has %s in total, of which %s is free;\n"
             "  %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.\n",
@@ -349,7 +359,8 @@ void sim_report_text(const sim_report_t *report, FILE *out)
         return;
     }
     size_text_t room;
-    fprintf(out, "FITS with %s headroom on rank %" PRIu32 ", the fullest.\n",
+    print_loud(report, out, true, "FITS");
+    fprintf(out, " with %s headroom on rank %" PRIu32 ", the fullest.\n",
             base_bytes_format(report->verdict.headroom_bytes, room), report->verdict.worst_rank);
     if (report->verdict.n_retrying > 0)
         fprintf(out,
