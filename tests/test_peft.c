@@ -136,8 +136,8 @@ static void regather_keeps_a_part_and_a_buffer(void)
 static void regather_falls_back(void)
 {
     static const char *const settings[] = {
-        "recompute.recompute_granularity=full recompute.recompute_method=uniform "
-        "recompute.recompute_num_layers=1",
+        ("recompute.recompute_granularity=full recompute.recompute_method=uniform "
+         "recompute.recompute_num_layers=1"),
         "peft.a2a_experimental=true",
         "parallel.sequence_parallel=false",
         "parallel.tensor_model_parallel_size=1 parallel.world_size=2",

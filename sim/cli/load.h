@@ -16,8 +16,8 @@ int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t 
 /* The same without resolving: for a scenario whose [sweep] has yet to complete it. */
 int sim_cli_read(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p);
 
-/* As sim_cli_load() for every process of the run together: process 0 alone reads and speaks, all get the
- * same scenario or the same code. */
+/* As sim_cli_load() for every process of the run together: process 0 alone reads and speaks, all
+ * get the same scenario or the same code. */
 int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
                             sim_scenario_t *scenario_p);
 

@@ -6,7 +6,8 @@
 #include "sim/cli/options.h"
 #include "sim/report/report.h"
 
-/* Write each file that was asked for: --json, --csv, --html, --perfetto. 0, else the exit code after a message.
+/* Write each file that was asked for: --json, --csv, --html, --perfetto. 0, else the exit code
+ * after a message.
  */
 int sim_cli_write_run_files(const sim_report_t *report, const sim_options_t *options);
 

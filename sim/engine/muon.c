@@ -8,6 +8,7 @@
 #include "sim/base/xmem.h"
 #include "sim/engine/player.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +156,7 @@ static uint32_t split_rows(const muon_t *m, uint64_t rows[MAX_PARTS])
     rows[n++] = d->head_dim;
     for (uint32_t i = 0; i < n; i++)
         sum += rows[i];
+    assert(sum > 0);
     return m->param->rows % sum == 0 ? n : 0;
 }
 
@@ -169,6 +171,7 @@ static bool orthogonalize_split(muon_t *m, const uint64_t rows[MAX_PARTS], uint3
         copies[i].block = SIM_BLOCK_NONE;
         sum += rows[i];
     }
+    assert(sum > 0);
     uint64_t n_groups = m->param->rows / sum;
     for (uint32_t i = 0; i < n && n_groups > 1; i++)
         if (!make(m, &copies[i], "muon_qkv_part", n_groups * rows[i] * cols * FP32_BYTES))

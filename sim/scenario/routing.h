@@ -25,14 +25,12 @@ typedef struct {
  *   "1.2"                    every rank gets 1.2 times its share: the hottest rank of a job
  *   "1.3 0.9 0.8 1.0"        one factor for each expert parallel rank
  *   "tokens: 120 80 ..."     tokens of each expert, in the order of the experts
- *   "file: counts.txt"       the same for each layer: a line for each, or one for all; "-" is a layer
- *                            without experts, and what follows a # is a comment
- *   "dirichlet: 5 1"         each layer's shares of experts drawn with concentration 5 and seed 1
- *   "noisy_topk: 0.5 1"      each layer's experts have a popularity drawn from a normal
- *                            distribution of spread 0.5; tokens go to the top-k of popularity plus
- *                            Gumbel noise; seed 1
- * Seeds may be left out (1). BASE_ERR_INVAL says what is wrong; *routing_p is then untouched. Free
- * with sim_routing_destroy(). */
+ *   "file: counts.txt"       the same for each layer: a line for each, or one for all; "-" is a
+ * layer without experts, and what follows a # is a comment "dirichlet: 5 1"         each layer's
+ * shares of experts drawn with concentration 5 and seed 1 "noisy_topk: 0.5 1"      each layer's
+ * experts have a popularity drawn from a normal distribution of spread 0.5; tokens go to the top-k
+ * of popularity plus Gumbel noise; seed 1 Seeds may be left out (1). BASE_ERR_INVAL says what is
+ * wrong; *routing_p is then untouched. Free with sim_routing_destroy(). */
 base_status_t sim_routing_create(sim_routing_t **routing_p, const char *text,
                                  const sim_routing_config_t *config, base_err_t *err);
 void sim_routing_destroy(sim_routing_t *routing);

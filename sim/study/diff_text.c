@@ -7,6 +7,7 @@
 #include "sim/report/rank_list.h"
 #include "sim/study/diff.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +172,7 @@ static void add_to_group(group_t **groups, size_t *n_p, json_int_t allocated, js
 
 static void print_ranks(const json_t *ranks, FILE *out)
 {
-    if (!json_is_array(ranks)) {
+    if (json_array_size(ranks) == 0) {
         fputs("The jobs have different ranks, so only these two are compared.\n", out);
         return;
     }
@@ -185,6 +186,7 @@ static void print_ranks(const json_t *ranks, FILE *out)
                      at(json_object_get(r, "reserved_bytes"), "difference"),
                      (uint32_t)at(json_object_get(r, "rank"), "a"), n_ranks);
     }
+    assert(groups != NULL);
     qsort(groups, n, sizeof(*groups), by_group_change);
     fprintf(out, "Change of every rank, biggest first:\n  %-*s %13s %13s\n", LIST_TEXT, "ranks",
             "allocated", "reserved");
