@@ -218,6 +218,23 @@ static void put_date(const json_t *record, sim_import_t *import)
     }
 }
 
+/* Until Megatron-LM d7bf5aaaa8 (2025-08-26) a layout could not name the layers of multi-token
+ * prediction; they came before the loss. */
+static void put_mtp_in_layout(sim_import_t *import)
+{
+    const char *layout = sim_import_key_value(import, "parallel", "pipeline_model_parallel_layout");
+    const char *date = sim_import_key_value(import, "run", "software_date");
+    const char *n_mtp = sim_import_key_value(import, "model", "mtp_num_layers");
+    size_t length = layout != NULL ? strlen(layout) : 0;
+    if (length == 0 || layout[length - 1] != 'L' || strchr(layout, 'm') != NULL || n_mtp == NULL ||
+        date == NULL || strtoul(date, NULL, 10) >= 20250826)
+        return;
+    char *with = base_xasprintf("%.*sm*%sL", (int)length - 1, layout, n_mtp);
+    put(import, "parallel", "pipeline_model_parallel_layout", with,
+        "date: software of before layouts had MTP");
+    free(with);
+}
+
 /* Megatron-LM has a program for each type instead of an argument. */
 static void put_model_type(const json_t *record, sim_import_t *import)
 {
@@ -700,6 +717,7 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
         put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
     put_date(record, import);
+    put_mtp_in_layout(import);
     bool known_gpu = put_gpu(record, import);
     put_allocator(record, import);
     *reason_p = find_reason(record, import);
