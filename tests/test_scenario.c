@@ -151,13 +151,6 @@ static const struct {
     { "num_experts = 8\nadd_bias_linear = false\nmoe_token_dispatcher_type = flex\n",
       "t.ini:12: moe.moe_token_dispatcher_type: flex needs expert_tensor_parallel_size * "
       "expert_model_parallel_size > 1" },
-    { "overlap_moe_expert_parallel_comm = true\n",
-      "t.ini:10: moe.overlap_moe_expert_parallel_comm: needs expert_model_parallel_size > 1" },
-    { "num_experts = 8\nadd_bias_linear = false\nexpert_model_parallel_size = 2\n"
-      "overlap_moe_expert_parallel_comm = true\nmoe_token_dispatcher_type = alltoall\n"
-      "recompute_granularity = full\nrecompute_method = uniform\nrecompute_num_layers = 1\n",
-      "t.ini:13: moe.overlap_moe_expert_parallel_comm: not with recomputed layers, nor with moe "
-      "recomputed" },
     { "multi_latent_attention = true\nnum_query_groups = 2\n",
       "t.ini:11: model.num_query_groups: must be num_attention_heads with "
       "multi_latent_attention" },

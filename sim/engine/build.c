@@ -3,7 +3,7 @@
  * (get_model), distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py. */
 #include "config.h"
 
-#include "sim/engine/player.h"
+#include "sim/engine/fsdp.h"
 
 /* DDP allocates its buffers on a side stream, which owns its own pool of blocks. */
 enum { DDP_STREAM = 0x1000 };
@@ -145,6 +145,8 @@ bool sim_player_foreach_trained(sim_player_t *p, sim_owned_f visit, void *arg)
 
 bool sim_player_build(sim_player_t *p)
 {
+    if (p->sharding == SIM_SHARDING_UNITS)
+        return build_model(p) && sim_fsdp_build(p);
     return build_model(p) && wrap_ddp(p) && sim_player_build_optimizer(p);
 }
 

@@ -85,13 +85,12 @@ static bool add_grad_copy(sim_player_t *p, const sim_param_t *param, uint64_t n_
 
 typedef bool (*foreach_f)(sim_player_t *p, sim_owned_f visit, void *arg);
 
-static bool walk(sim_player_t *p, foreach_f foreach, sim_owned_f visit, half_t *h)
+static bool walk(sim_player_t *p, foreach_f each, sim_owned_f visit, half_t *h)
 {
     half_t all = { .is_expert = h->is_expert };
-    foreach (p, count, &all)
-        ;
+    each(p, count, &all);
     h->threshold = (double)all.n_elements * p->scenario->optimizer_offload_fraction;
-    return foreach (p, visit, h);
+    return each(p, visit, h);
 }
 
 bool sim_player_build_offloaded(sim_player_t *p)

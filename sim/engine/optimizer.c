@@ -3,7 +3,7 @@
  * training/utils.py (calc_params_l2_norm); TransformerEngine pytorch/optimizers/fused_adam.py. */
 #include "config.h"
 
-#include "sim/engine/player.h"
+#include "sim/engine/fsdp.h"
 #include "sim/model/software.h"
 
 enum { FP32_BYTES = 4 };
@@ -213,6 +213,8 @@ static bool params_norm(sim_player_t *p)
 static bool step(sim_player_t *p, bool is_skipped)
 {
     const sim_scenario_t *s = p->scenario;
+    if (p->sharding == SIM_SHARDING_UNITS)
+        return sim_fsdp_step(p, is_skipped);
     if (has_grad_copies(p) && !sim_player_foreach_owned(p, add_grad_copy, NULL))
         return false;
     if (is_skipped)

@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/engine/fsdp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +199,10 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
             p->offloaded_bytes -= op->bytes;
             break;
         case SIM_OP_HOLD:
+            break;
+        case SIM_OP_UNIT:
+            if (!sim_fsdp_event(p, c, (sim_unit_event_t)op->tensor, op->slot))
+                return false;
             break;
         }
     }

@@ -3,8 +3,8 @@
 #include "config.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/fsdp.h"
 #include "sim/engine/outside.h"
-#include "sim/engine/player.h"
 #include "sim/model/software.h"
 
 #include <stdlib.h>
@@ -41,6 +41,8 @@ static void init_chunk(sim_player_t *p, uint32_t c)
         ddp.n_shards = sim_place_share(&p->place, (sim_buffer_t)which)->n_shards;
         sim_ddp_buffer_init(&chunk->ddp[which], &chunk->chunk.params, (sim_buffer_t)which, &ddp);
     }
+    if (p->sharding == SIM_SHARDING_UNITS)
+        chunk->fsdp = sim_fsdp_create(s, &chunk->chunk.params, layers, ddp.bucket_elements);
     chunk->passes = base_xcalloc(p->n_microbatches, sizeof(*chunk->passes));
     chunk->spare = base_xcalloc(p->n_microbatches, sizeof(*chunk->spare));
 }
@@ -55,6 +57,7 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
     free(chunk->spare);
     free(chunk->params.items);
     free(chunk->dealt_to);
+    sim_fsdp_destroy(chunk->fsdp);
     for (int which = 0; which < SIM_N_BUFFERS; which++)
         sim_ddp_buffer_fini(&chunk->ddp[which]);
     sim_chunk_fini(&chunk->chunk);

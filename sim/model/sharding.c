@@ -10,6 +10,8 @@
 
 sim_sharding_t sim_sharding_of(const sim_scenario_t *s)
 {
+    if (s->use_megatron_fsdp)
+        return SIM_SHARDING_UNITS;
     if (!s->use_distributed_optimizer)
         return SIM_SHARDING_NONE;
     if (s->optimizer != SIM_OPTIMIZER_MUON)

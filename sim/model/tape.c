@@ -167,6 +167,11 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref)
     give_slot(b, built->slot);
 }
 
+void sim_unit(sim_builder_t *b, sim_unit_event_t event, uint32_t unit)
+{
+    push(b, (sim_op_t){ .kind = SIM_OP_UNIT, .slot = unit, .tensor = event });
+}
+
 void sim_discard(sim_builder_t *b, sim_ref_t ref)
 {
     if (ref == SIM_REF_NONE)

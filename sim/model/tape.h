@@ -24,7 +24,23 @@ typedef enum {
                      * leave it until the pipeline has been flushed */
     SIM_OP_TO_HOST, /* `bytes` more, or less, in host memory */
     SIM_OP_FROM_HOST,
+    SIM_OP_UNIT,    /* an event (`tensor`) of unit `slot`, see sim_unit() */
 } sim_op_kind_t;
+
+/* What a unit of fully sharded data parallelism goes through: a transformer layer, by its place in
+ * the chunk, or one of the two below. */
+typedef enum {
+    SIM_UNIT_FORWARD,
+    SIM_UNIT_FORWARD_DONE,
+    SIM_UNIT_AGAIN, /* forward once more, for recompute */
+    SIM_UNIT_AGAIN_DONE,
+    SIM_UNIT_PASS, /* the backward pass begins; no unit */
+    SIM_UNIT_BACKWARD,
+    SIM_UNIT_BACKWARD_DONE,
+    SIM_UNIT_PASS_DONE, /* the backward pass is over; no unit */
+} sim_unit_event_t;
+
+enum { SIM_UNIT_EMBEDDING = 0xfffffe, SIM_UNIT_HEAD = 0xffffff }; /* head: final norm and output */
 
 typedef struct {
     uint64_t bytes;  /* 0 for SIM_OP_FREE */
@@ -140,6 +156,9 @@ void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_
 
 /* A temporary that comes and goes at this point. */
 void sim_touch(sim_builder_t *b, const char *name, uint64_t bytes);
+
+/* Tell whoever plays the tape about a unit. */
+void sim_unit(sim_builder_t *b, sim_unit_event_t event, uint32_t unit);
 
 /* After both tapes: set the categories that were left open. Asserts that nothing is referenced. */
 void sim_builder_finish(sim_builder_t *b);

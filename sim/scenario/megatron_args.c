@@ -104,7 +104,6 @@ static const row_t keys[] = {
     { "moe-ffn-hidden-size=", NULL, false, "moe.moe_ffn_hidden_size", NULL },
     { "moe-shared-expert-intermediate-size=", NULL, false, "moe.moe_shared_expert_intermediate_size", NULL },
     { "moe-shared-expert-overlap", NULL, false, "moe.moe_shared_expert_overlap", NULL },
-    { "overlap-moe-expert-parallel-comm", NULL, false, "moe.overlap_moe_expert_parallel_comm", NULL },
     { "moe-shared-expert-gate", NULL, false, "moe.moe_shared_expert_gate", NULL },
     { "moe-router-score-function=", NULL, false, "moe.moe_router_score_function", NULL },
     { "moe-router-dtype=", NULL, false, "moe.moe_router_dtype", NULL },
@@ -161,6 +160,14 @@ static const row_t keys[] = {
     { "main-params-dtype=", NULL, false, "optimizer.main_params_dtype", NULL },
     { "exp-avg-dtype=", NULL, false, "optimizer.exp_avg_dtype", NULL },
     { "exp-avg-sq-dtype=", NULL, false, "optimizer.exp_avg_sq_dtype", NULL },
+    { "use-megatron-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
+    { "use-custom-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
+    { "data-parallel-sharding-strategy=", NULL, false, "optimizer.data_parallel_sharding_strategy", NULL },
+    { "fsdp-double-buffer", NULL, false, "optimizer.fsdp_double_buffer", NULL },
+    { "megatron-fsdp-main-params-dtype=", NULL, false, "optimizer.megatron_fsdp_main_params_dtype", NULL },
+    { "megatron-fsdp-main-grads-dtype=", NULL, false, "optimizer.megatron_fsdp_main_grads_dtype", NULL },
+    { "megatron-fsdp-grad-comm-dtype=", NULL, false, "optimizer.megatron_fsdp_grad_comm_dtype", NULL },
+    { "suggested-communication-unit-size=", NULL, false, "optimizer.suggested_communication_unit_size", NULL },
     { "optimizer-cpu-offload", NULL, false, "optimizer.optimizer_cpu_offload", NULL },
     { "optimizer-offload-fraction=", NULL, false, "optimizer.optimizer_offload_fraction", NULL },
     { "no-use-layer-wise-param-layout", "use_layer_wise_param_layout", true, NULL, NULL },
@@ -205,8 +212,12 @@ static const row_t unsupported[] = {
     { "hybrid-attention-ratio=", NULL, false, NULL, "0.0" },
     { "hybrid-mlp-ratio=", NULL, false, NULL, "0.0" },
     { "experimental-attention-variant=", NULL, false, NULL, NULL },
-    { "use-megatron-fsdp", NULL, false, NULL, NULL },
-    { "use-custom-fsdp", NULL, false, NULL, NULL },
+    { "megatron-fsdp-version=", NULL, false, NULL, "1" },
+    { "megatron-fsdp-enable-fine-grained-param-gather", NULL, false, NULL, NULL },
+    { "megatron-fsdp-max-pool-double-buffer", NULL, false, NULL, NULL },
+    { "outer-dp-sharding-strategy=", NULL, false, NULL, "no_shard" },
+    { "enable-full-sharding-in-hsdp", NULL, false, NULL, NULL },
+    { "init-model-with-meta-device", NULL, false, NULL, NULL },
     { "use-torch-fsdp2", NULL, false, NULL, NULL },
     { "cuda-graph-impl=", NULL, false, NULL, "none" },
     { "enable-cuda-graph", NULL, false, NULL, NULL },
@@ -297,7 +308,7 @@ static const struct {
       "moe-routing-trace-capture-hidden-states moe-routing-trace-dump-weights "
       "moe-use-upcycling moe-upcycling-granularity= moe-extended-tp "
       "use-fused-weighted-squared-relu use-grouped-gemm-for-shared-expert "
-      "overlap-dispatch-backward-with-experts-wgrad "
+      "overlap-moe-expert-parallel-comm overlap-dispatch-backward-with-experts-wgrad "
       "ep-overlap-early-attn-memory-release high-priority-a2a-comm-stream" },
     { "mtp-num-layers",
       "mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm "
@@ -315,16 +326,6 @@ static const struct {
       "disable-dsa-indexer-rotate-activation disable-dsa-indexer-scoring-relu "
       "linear-conv-kernel-dim= linear-key-head-dim= linear-value-head-dim= "
       "linear-num-key-heads= linear-num-value-heads= linear-attention-freq=" },
-    { "use-megatron-fsdp",
-      "megatron-fsdp-version= megatron-fsdp-main-params-dtype= "
-      "megatron-fsdp-main-grads-dtype= megatron-fsdp-grad-comm-dtype= "
-      "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
-      "fsdp-manual-registration fsdp-double-buffer fsdp-db-use-persist-buf-on-alloc-fail "
-      "data-parallel-sharding-strategy= outer-dp-sharding-strategy= "
-      "no-gradient-reduce-div-fusion suggested-communication-unit-size= "
-      "enable-full-sharding-in-hsdp create-all-gather-group init-model-with-meta-device "
-      "keep-fp8-transpose-cache-when-using-custom-fsdp no-strict-fsdp-dtensor-load "
-      "disable-strict-fsdp-dtensor-load" },
     { "use-torch-fsdp2",
       "torch-fsdp2-no-reshard-after-forward" },
     { "cuda-graph-impl",
@@ -468,7 +469,10 @@ static const char no_effect[] =
     "no-barrier-with-level-1-timing log-world-size-to-tensorboard wandb-project= "
     "wandb-exp-name= wandb-save-dir= wandb-entity= logging-level= log-energy otel-enabled "
     "otel-service-name= otel-span-groups= weight-decay= apply-wd-to-qk-layernorm "
-    "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
+    "fsdp-manual-registration fsdp-db-use-persist-buf-on-alloc-fail "
+    "no-gradient-reduce-div-fusion create-all-gather-group "
+    "keep-fp8-transpose-cache-when-using-custom-fsdp no-strict-fsdp-dtensor-load "
+    "disable-strict-fsdp-dtensor-load use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "
     "no-pin-cpu-params clip-grad= adam-beta1= adam-beta2= adam-eps= sgd-momentum= muon-momentum= "
     "muon-scale-mode= muon-coefficient-type= muon-num-ns-steps= muon-use-syrk "
     "muon-extra-scale-factor= lion-beta1= lion-beta2= "

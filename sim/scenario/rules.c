@@ -424,6 +424,33 @@ static void muon_is_possible(sim_rule_context_t *c)
         sim_rule_broken(c, "optimizer", "muon is not simulated with fp8_param_gather = true");
 }
 
+/* The first two are Megatron-LM's; the others are what is not simulated. */
+static void fsdp_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->use_megatron_fsdp) {
+        if (s->data_parallel_sharding_strategy != SIM_FSDP_NO_SHARD)
+            sim_rule_broken(c, "data_parallel_sharding_strategy", "needs use_megatron_fsdp = true");
+        return;
+    }
+    if (s->optimizer != SIM_OPTIMIZER_ADAM && s->optimizer != SIM_OPTIMIZER_SGD)
+        sim_rule_broken(c, "use_megatron_fsdp", "needs optimizer = adam or sgd");
+    if (s->num_distributed_optimizer_instances > 1)
+        sim_rule_broken(c, "num_distributed_optimizer_instances",
+                        "more than 1 is not simulated with use_megatron_fsdp = true");
+    if (s->optimizer_cpu_offload)
+        sim_rule_broken(c, "optimizer_cpu_offload",
+                        "is not simulated with use_megatron_fsdp = true");
+    if (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather)
+        sim_rule_broken(c, "fp8_param_gather", "is not simulated with use_megatron_fsdp = true");
+    if (s->model_type != SIM_MODEL_GPT)
+        sim_rule_broken(c, "use_megatron_fsdp", "is simulated with model_type = gpt alone");
+    if (s->mtp_num_layers > 0)
+        sim_rule_broken(c, "mtp_num_layers", "is not simulated with use_megatron_fsdp = true");
+    if (s->peft_scheme != SIM_PEFT_NONE)
+        sim_rule_broken(c, "use_megatron_fsdp", "adapters are not simulated with it");
+}
+
 static void offloaded_optimizer_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -538,7 +565,6 @@ static const sim_rule_t rules[] = {
     { "expert_tensor_parallel_size moe_ffn_hidden_size num_experts", "expert_tensor_parallel_size divides moe_ffn_hidden_size", sim_rule_expert_width_is_divisible },
     { "moe_shared_expert_intermediate_size num_experts tensor_model_parallel_size", "shared experts need experts, and their width is split", sim_rule_shared_experts_fit },
     { "moe_shared_expert_overlap moe_shared_expert_intermediate_size moe_token_dispatcher_type moe_latent_size", "moe_shared_expert_overlap needs shared experts and alltoall or flex", sim_rule_shared_overlap_is_possible },
-    { "overlap_moe_expert_parallel_comm num_experts expert_model_parallel_size moe_token_dispatcher_type pipeline_model_parallel_size virtual_pipeline_model_parallel_size pipeline_model_parallel_layout recompute_granularity recompute_modules bf16 fp16 moe_shared_expert_overlap mtp_num_layers", "overlap_moe_expert_parallel_comm needs split experts, alltoall or flex, and virtual stages", sim_rule_expert_overlap_is_possible },
     { "moe_expert_capacity_factor moe_token_dispatcher_type moe_router_load_balancing_type", "a capacity factor goes with alltoall or flex, and with an auxiliary loss or none", sim_rule_capacity_is_possible },
     { "moe_pad_expert_input_to_capacity moe_expert_capacity_factor moe_token_dispatcher_type moe_flex_dispatcher_backend", "moe_pad_expert_input_to_capacity needs a capacity factor", sim_rule_padding_has_a_capacity },
     { "moe_token_dispatcher_type moe_grouped_gemm expert_model_parallel_size expert_tensor_parallel_size", "the flex dispatcher needs more than one rank", sim_rule_flex_has_ranks },
@@ -565,6 +591,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather", "muon goes without fp16, optimizer instances and FP8 parameters", muon_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather mtp_num_layers scheme", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "dim scheme tensor_model_parallel_size", "the rank of adapters is split over tensor parallel ranks", sim_rule_adapters_can_be_split },

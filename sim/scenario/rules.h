@@ -34,7 +34,6 @@ void sim_rule_expert_bias_is_possible(sim_rule_context_t *context);
 void sim_rule_expert_width_is_divisible(sim_rule_context_t *context);
 void sim_rule_shared_experts_fit(sim_rule_context_t *context);
 void sim_rule_shared_overlap_is_possible(sim_rule_context_t *context);
-void sim_rule_expert_overlap_is_possible(sim_rule_context_t *context);
 void sim_rule_capacity_is_possible(sim_rule_context_t *context);
 void sim_rule_padding_has_a_capacity(sim_rule_context_t *context);
 void sim_rule_flex_has_ranks(sim_rule_context_t *context);

@@ -91,35 +91,6 @@ void sim_rule_shared_overlap_is_possible(sim_rule_context_t *c)
         sim_rule_broken(c, "moe_shared_expert_overlap", "not with moe_latent_size");
 }
 
-void sim_rule_expert_overlap_is_possible(sim_rule_context_t *c)
-{
-    static const char key[] = "overlap_moe_expert_parallel_comm";
-    const sim_scenario_t *s = c->s;
-    if (!s->overlap_moe_expert_parallel_comm)
-        return;
-    if (s->num_experts == 0 || s->expert_model_parallel_size == 1) {
-        sim_rule_broken(c, key, "needs expert_model_parallel_size > 1");
-        return;
-    }
-    if (s->moe_token_dispatcher_type == SIM_DISPATCHER_ALLGATHER)
-        sim_rule_broken(c, key, "needs moe_token_dispatcher_type = alltoall or flex");
-    if (s->pipeline_model_parallel_size > 1 && s->virtual_pipeline_model_parallel_size == 0 &&
-        s->pipeline_model_parallel_layout == NULL)
-        sim_rule_broken(c, key,
-                        "with pipeline_model_parallel_size > 1 needs "
-                        "virtual_pipeline_model_parallel_size");
-    if (s->recompute_granularity == SIM_RECOMPUTE_FULL ||
-        (s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
-         (s->recompute_modules & SIM_MODULE_MOE)))
-        sim_rule_broken(c, key, "not with recomputed layers, nor with moe recomputed");
-    if (!s->bf16 && !s->fp16)
-        sim_rule_broken(c, key, "needs bf16 or fp16");
-    if (s->moe_shared_expert_overlap)
-        sim_rule_broken(c, key, "not with moe_shared_expert_overlap");
-    if (s->mtp_num_layers > 1)
-        sim_rule_broken(c, key, "needs mtp_num_layers of at most 1");
-}
-
 void sim_rule_capacity_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;

@@ -130,6 +130,17 @@ typedef enum {
 
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD, SIM_OPTIMIZER_MUON } sim_optimizer_t;
 
+/* data_parallel_sharding_strategy: what data parallel ranks share. */
+typedef enum {
+    SIM_FSDP_NO_SHARD,
+    SIM_FSDP_OPTIM,
+    SIM_FSDP_OPTIM_GRADS,
+    SIM_FSDP_OPTIM_GRADS_PARAMS,
+} sim_fsdp_strategy_t;
+
+/* Types of Megatron-FSDP's buffers; auto: that of the parameters. */
+typedef enum { SIM_FSDP_AUTO, SIM_FSDP_FP32, SIM_FSDP_BF16, SIM_FSDP_FP16 } sim_fsdp_dtype_t;
+
 /* muon_scalar_optimizer: what updates embeddings, norms and biases beside Muon. */
 typedef enum { SIM_SCALAR_ADAM, SIM_SCALAR_LION } sim_scalar_t;
 
@@ -196,7 +207,6 @@ typedef struct {
     uint64_t moe_shared_expert_intermediate_size; /* 0 = no shared expert */
     uint64_t moe_latent_size;                     /* 0 = none */
     bool moe_shared_expert_overlap, moe_shared_expert_gate;
-    bool overlap_moe_expert_parallel_comm;
     char *moe_layer_freq; /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
     sim_dispatcher_t moe_token_dispatcher_type;
     sim_flex_t moe_flex_dispatcher_backend;
@@ -278,6 +288,11 @@ typedef struct {
     uint64_t num_distributed_optimizer_instances;
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
+    bool use_megatron_fsdp, fsdp_double_buffer;
+    sim_fsdp_strategy_t data_parallel_sharding_strategy;
+    sim_fsdp_dtype_t megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype;
+    sim_fsdp_dtype_t megatron_fsdp_grad_comm_dtype;
+    uint64_t suggested_communication_unit_size; /* 0 = by the model */
     bool use_layer_wise_param_layout, muon_split_qkv, muon_nesterov;
     sim_muon_tp_t muon_tp_mode;
     sim_matmul_t muon_fp32_matmul_prec;

@@ -182,6 +182,17 @@ static const sim_choice_t targets[] = {
     { "router", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t strategies[] = {
+    { "no_shard", SIM_FSDP_NO_SHARD },
+    { "optim", SIM_FSDP_OPTIM },
+    { "optim_grads", SIM_FSDP_OPTIM_GRADS },
+    { "optim_grads_params", SIM_FSDP_OPTIM_GRADS_PARAMS },
+    { NULL, 0 },
+};
+static const sim_choice_t fsdp_dtypes[] = {
+    { "auto", SIM_FSDP_AUTO }, { "fp32", SIM_FSDP_FP32 }, { "bf16", SIM_FSDP_BF16 },
+    { "fp16", SIM_FSDP_FP16 }, { NULL, 0 },
+};
 static const sim_choice_t scalars[] = {
     { "adam", SIM_SCALAR_ADAM },
     { "lion", SIM_SCALAR_LION },
@@ -379,7 +390,6 @@ static const sim_key_t keys[] = {
     COUNT("moe", moe_shared_expert_intermediate_size, "0", 0, MAX_WIDTH, NULL, "no shared expert", "width of all shared experts together"),
     COUNT("moe", moe_latent_size, "0", 0, MAX_WIDTH, NULL, "experts see the hidden size", "width to which tokens are projected before they are dispatched"),
     BOOL("moe", moe_shared_expert_overlap, "false", "shared experts run beside the dispatcher"),
-    BOOL("moe", overlap_moe_expert_parallel_comm, "false", "layers of a forward and a backward pass take turns; played one pass after the other, without the layer more that is in flight"),
     BOOL("moe", moe_shared_expert_gate, "false", "gate on the shared experts' output"),
     TEXT("moe", moe_layer_freq, "1", "which layers have experts: every N-th from the first, or a list such as [0]*3+[1]*58"),
     CHOICE("moe", moe_token_dispatcher_type, "allgather", dispatchers, "how tokens get to their experts"),
@@ -491,6 +501,13 @@ static const sim_key_t keys[] = {
     CHOICE("optimizer", main_params_dtype, "fp32", dtypes, "precision-aware: type of master parameters"),
     CHOICE("optimizer", exp_avg_dtype, "fp32", dtypes, "precision-aware: type of first moments"),
     CHOICE("optimizer", exp_avg_sq_dtype, "fp32", dtypes, "precision-aware: type of second moments"),
+    BOOL("optimizer", use_megatron_fsdp, "false", "Megatron-FSDP instead of DDP and the distributed optimizer's buffers"),
+    CHOICE("optimizer", data_parallel_sharding_strategy, "no_shard", strategies, "Megatron-FSDP: what data parallel ranks share"),
+    BOOL("optimizer", fsdp_double_buffer, "false", "Megatron-FSDP: two kept buffers for the units' parameters and gradients"),
+    CHOICE("optimizer", megatron_fsdp_main_params_dtype, "fp32", fsdp_dtypes, "Megatron-FSDP: type of main parameters; auto: the parameters are their own"),
+    CHOICE("optimizer", megatron_fsdp_main_grads_dtype, "auto", fsdp_dtypes, "Megatron-FSDP: type of gradients; auto: that of the parameters"),
+    CHOICE("optimizer", megatron_fsdp_grad_comm_dtype, "auto", fsdp_dtypes, "Megatron-FSDP: type in which gradients are reduced; auto: that of the gradients"),
+    COUNT("optimizer", suggested_communication_unit_size, "0", 0, MAX_ELEMENTS, "elements", "max(1e9, two layers)", "Megatron-FSDP: elements of gradients that wait to be reduced, and twice those of parameters gathered ahead"),
     BOOL("optimizer", optimizer_cpu_offload, "false", "a part of the optimizer's state and work is the CPU's"),
     REAL("optimizer", optimizer_offload_fraction, "1", "optimizer_cpu_offload: part of the parameters whose state is in host memory"),
     BOOL("optimizer", use_layer_wise_param_layout, "true", "muon with use_distributed_optimizer: matrices have buffers laid out so that each lies with one data parallel rank; false: whole parameters are dealt out by size"),
@@ -587,6 +604,7 @@ static const sim_key_t keys[] = {
 };
 
 static const sim_key_alias_t aliases[] = {
+    { "use_custom_fsdp", "use_megatron_fsdp", NULL, NULL },
     { "num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers", NULL, NULL },
     { "num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers", NULL, NULL },
     { "num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size", NULL, NULL },
@@ -702,6 +720,7 @@ static const sim_key_refused_t refused[] = {
     { "moe_*", "none false 0", NULL },
     { "mtp_loss_scaling_factor", "*", NULL },
     { "mtp_*", "none false 0", NULL },
+    { "overlap_moe_expert_parallel_comm", "false", NULL },
     { "delay_wgrad_compute", "false", NULL },
     { "experimental_attention_variant", "none", NULL },
     { "apply_residual_connection_post_layernorm", "false", NULL },
@@ -720,10 +739,7 @@ static const sim_key_refused_t refused[] = {
     { "overlap_cpu_optimizer_d2h_h2d", "*", NULL },
     { "pin_cpu_grads", "*", NULL },
     { "pin_cpu_params", "*", NULL },
-    { "use_megatron_fsdp", "false", NULL },
-    { "use_custom_fsdp", "false", NULL },
     { "use_torch_fsdp2", "false", NULL },
-    { "data_parallel_sharding_strategy", "no_shard none", NULL },
     { "cuda_graph_impl", "none", NULL },
     { "enable_cuda_graph", "false", NULL },
     { "external_cuda_graph", "false", NULL },

@@ -152,6 +152,8 @@ static void derive_virtual_pipeline(sim_scenario_t *s)
 static void derive_parallel(sim_scenario_t *s)
 {
     const bool off = false;
+    if (s->use_megatron_fsdp)
+        imply_bool(s, "use_distributed_optimizer", &s->use_distributed_optimizer, true);
     if (s->virtual_pipeline_model_parallel_size == 0 && s->overlap_p2p_communication)
         overrule(s, "overlap_p2p_communication", &s->overlap_p2p_communication, &off);
     if (s->tensor_model_parallel_size == 1 && s->sequence_parallel)
