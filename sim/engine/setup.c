@@ -120,6 +120,7 @@ base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place
         .n_microbatches = (uint32_t)s->n_microbatches,
         .group_size = (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
         .overlap_p2p = s->overlap_p2p_communication && s->stages.vpp > 1,
+        .overlap_p2p_warmup_flush = s->overlap_p2p_communication_warmup_flush,
         .deallocate_outputs = s->deallocate_pipeline_outputs,
     };
     return sim_order_init(order_p, &config, err);

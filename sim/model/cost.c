@@ -505,6 +505,10 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
     }
     for (uint32_t i = 0; i < chunk->n_mtp_layers; i++)
         add_linear(&sum, mtp_layer(c, i));
+    /* Without layers a stage copies what it was given. */
+    if (chunk->n_layers == 0 && chunk->n_mtp_layers == 0 && !chunk->has_loss)
+        add_linear(&sum, (part_t){ .forward = touch(c, 2.0 * (double)c->dims->hidden_bytes),
+                                   .backward = touch(c, 2.0 * (double)c->dims->hidden_bytes) });
     if (chunk->has_embedding)
         add_linear(&sum, norm(c, (double)c->dims->hidden_bytes));
     if (chunk->has_loss) {

@@ -111,6 +111,15 @@ static void fusion_fits_the_activation(sim_rule_context_t *c)
         sim_rule_broken(c, "bias_activation_fusion", "with gelu needs add_bias_linear = true");
 }
 
+/* megatron/core/model_parallel_config.py */
+static void warmup_flush_overlaps_too(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->overlap_p2p_communication_warmup_flush && !s->overlap_p2p_communication)
+        sim_rule_broken(c, "overlap_p2p_communication_warmup_flush",
+                        "needs overlap_p2p_communication and a virtual pipeline");
+}
+
 static void attention_fits_the_layers(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -549,10 +558,11 @@ static const sim_rule_t rules[] = {
     { "gated_linear_unit activation_func", "silu or gelu can be gated", gate_fits_the_activation },
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
-    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", sim_rule_bert_is_dense },
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention pipeline_model_parallel_size num_query_groups num_attention_heads qk_layernorm attention_output_gate position_embedding_type", "T5 is a dense Transformer on one pipeline stage", sim_rule_t5_is_plain },
     { "model_type recompute_granularity fp8 scheme fine_grained_activation_offloading cpu_offloading", "T5 is simulated without recompute, FP8, adapters and offloading", sim_rule_t5_is_trained_plainly },
     { "decoder_seq_length model_type max_position_embeddings position_embedding_type", "learned positions cover the decoder", sim_rule_decoder_fits },
+    { "overlap_p2p_communication_warmup_flush overlap_p2p_communication", "overlap in warm-up and flush needs overlap_p2p_communication", warmup_flush_overlaps_too },
+    { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", sim_rule_bert_is_dense },
     { "cross_entropy_loss_fusion deterministic_mode", "no fused cross-entropy in deterministic mode", deterministic_kernels_only },
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },

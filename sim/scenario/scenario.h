@@ -234,7 +234,8 @@ typedef struct {
         decoder_last_pipeline_num_layers; /* 0 = not given */
     bool account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
     char *pipeline_model_parallel_layout; /* NULL = not given */
-    bool overlap_p2p_communication, deallocate_pipeline_outputs;
+    bool overlap_p2p_communication, overlap_p2p_communication_warmup_flush;
+    bool deallocate_pipeline_outputs;
     bool defer_embedding_wgrad_compute;
     uint64_t wgrad_deferral_limit; /* 0 = all micro-batches */
     bool tp_comm_overlap;
