@@ -54,6 +54,18 @@ sed -n 's/^KEYS|\([^|]*\)|\([a-z0-9_]* = .*\)$/\1|\2/p' "$work/page" >"$work/got
 [ -s "$work/expected" ] || not_ok 'keys are listed'
 same 'every key with its default' "$work/expected" "$work/got"
 
+{ "$MBSIM" help topics | sed 's/^  \([a-z-]*\) .*/\1/'; echo topics; } | sort >"$work/expected"
+sed -n 's/^TOPICS||\([a-z-]*\)$/\1/p' "$work/page" | sort >"$work/got"
+same 'every topic' "$work/expected" "$work/got"
+"$MBSIM" help topics | sed 's/^  \([a-z-]*\) .*/\1/' | while read -r topic; do
+  "$MBSIM" help "$topic" >"$work/topic" || echo "$topic fails"
+  [ "$(wc -l <"$work/topic")" -ge 5 ] || echo "$topic is short"
+  ! grep -nE '^.{81}' "$work/topic" || echo "$topic is wide"
+  grep -qF "$topic" "$work/help" || echo "$topic is not in the list"
+done >"$work/complaints"
+if [ ! -s "$work/complaints" ]; then ok 'every topic has a text'; else not_ok 'every topic has a text' "$(cat "$work/complaints")"; fi
+expect 'an unknown topic' 2 'did you mean fragmentation' "$MBSIM" help fragmentaton
+
 for code in 0 1 2 3 4; do
   grep -qx "EXIT STATUS||$code" "$work/page" || not_ok "exit status $code"
 done

@@ -2,7 +2,9 @@
 #include "config.h"
 
 #include "sim/base/log.h"
+#include "sim/base/nearest.h"
 #include "sim/cli/command.h"
+#include "sim/cli/topics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +21,55 @@ static void print_commands(void)
         snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].arguments);
         printf("  %-26s%s\n", left, commands[i].about);
     }
-    printf("\nmbsim COMMAND --help lists a command's options; mbsim --version says what this is "
+    size_t n_topics;
+    const sim_topic_t *topics = sim_topics(&n_topics);
+    printf("\nmbsim help TOPIC explains");
+    for (size_t i = 0; i < n_topics; i++)
+        printf("%s %s", i > 0 ? "," : "", topics[i].name);
+    printf(".\nmbsim COMMAND --help lists a command's options; mbsim --version says what this is "
            "built with.\n"
            "Exit codes: 0 done or fits, 1 failed while running, 2 wrong usage or scenario,\n"
            "3 a rank is predicted to run out of memory, 4 a threshold was missed.\n");
+}
+
+static void print_topics(void)
+{
+    size_t n;
+    const sim_topic_t *topics = sim_topics(&n);
+    for (size_t i = 0; i < n; i++)
+        printf("  %-16s%s\n", topics[i].name, topics[i].about);
+}
+
+static bool print_topic(const char *name)
+{
+    size_t n;
+    const sim_topic_t *topics = sim_topics(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(topics[i].name, name) == 0) {
+            fputs(topics[i].text, stdout);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int unknown(const char *word)
+{
+    size_t n, n_topics;
+    const sim_command_t *commands = sim_commands(&n);
+    const sim_topic_t *topics = sim_topics(&n_topics);
+    base_nearest_t nearest;
+    base_nearest_init(&nearest, word);
+    for (size_t i = 0; i < n; i++)
+        base_nearest_offer(&nearest, commands[i].name);
+    for (size_t i = 0; i < n_topics; i++)
+        base_nearest_offer(&nearest, topics[i].name);
+    if (nearest.best != NULL)
+        base_log(BASE_LOG_ERROR, "help: unknown command or topic '%.60s'; did you mean %s?", word,
+                 nearest.best);
+    else
+        base_log(BASE_LOG_ERROR, "help: unknown command or topic '%.60s'; see mbsim help", word);
+    return 2;
 }
 
 int sim_cmd_help(int argc, char **argv)
@@ -44,6 +91,9 @@ int sim_cmd_help(int argc, char **argv)
         print_commands();
         return 0;
     }
-    base_log(BASE_LOG_ERROR, "help: unknown command '%.60s'; see mbsim help", argv[1]);
-    return 2;
+    if (strcmp(argv[1], "topics") == 0) {
+        print_topics();
+        return 0;
+    }
+    return print_topic(argv[1]) ? 0 : unknown(argv[1]);
 }

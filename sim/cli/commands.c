@@ -28,7 +28,8 @@ static const sim_command_t commands[] = {
       false },
     { "models", "", "known models for model.preset", sim_cmd_models, false },
     { "gpus", "", "known GPUs for device.gpu", sim_cmd_gpus, false },
-    { "help", "[COMMAND]", "this list, or the options of one command", sim_cmd_help, false },
+    { "help", "[TOPIC]", "this list, the options of a command, or what a topic is about",
+      sim_cmd_help, false },
 };
 
 const sim_command_t *sim_commands(size_t *n_p)

@@ -7,6 +7,10 @@ _mbsim_commands() {
   "$1" help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'
 }
 
+_mbsim_topics() {
+  "$1" help topics 2>/dev/null | awk '{ print $1 }'
+}
+
 # _mbsim_options PROGRAM COMMAND
 _mbsim_options() {
   "$1" help "$2" 2>/dev/null | sed -n 's/^  \(-.,\|   \) \(--[a-z0-9-]*\).*/\2/p'
@@ -67,7 +71,7 @@ _mbsim() {
   if [ -z "$words" ]; then
     case $command:$current in
     *:-*) words=$(_mbsim_options "$program" "$command") ;;
-    help:*) words=$(_mbsim_commands "$program") ;;
+    help:*) words="$(_mbsim_commands "$program") $(_mbsim_topics "$program") topics" ;;
     keys:*) words=$(_mbsim_keys "$program" | sed 's/.*\.//' | sort -u) ;;
     esac
   fi
