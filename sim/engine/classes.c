@@ -13,7 +13,8 @@
 
 static bool tapes_equal(const sim_tape_t *a, const sim_tape_t *b)
 {
-    return a->n_ops == b->n_ops && memcmp(a->ops, b->ops, a->n_ops * sizeof(*a->ops)) == 0;
+    return a->n_ops == b->n_ops &&
+           (a->n_ops == 0 || memcmp(a->ops, b->ops, a->n_ops * sizeof(*a->ops)) == 0);
 }
 
 static bool tensors_equal(const sim_tensor_t *a, const sim_tensor_t *b)
