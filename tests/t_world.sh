@@ -23,6 +23,12 @@ expect "one process under mpirun knows a deadlock at once" 1 'deadlock: GPU 1 wa
 expect "more processes than GPUs are refused" 2 \
   '4 MPI processes for a world_size of 3 GPUs: start at most 3' mpirun -np 4 "$probe" ring 3
 
+expect "one process takes every number" 0 '^counter: 1000 of 1000 numbers came once$' "$probe" counter 1000
+for n in 2 5; do
+  expect "$n processes take each number once" 0 '^counter: 1000 of 1000 numbers came once$' \
+    mpirun -np $n "$probe" counter 1000
+done
+
 MBSIM_WATCHDOG_SECONDS=0.5
 export MBSIM_WATCHDOG_SECONDS
 expect "a missing sender ends everybody, and both GPUs are named" 1 \

@@ -5,7 +5,7 @@
  * meets its group and all GPUs; process 0 checks what everybody heard missing   the same, but GPU 0
  * leaves out one message late      the same as ring, but process 0 takes longer than the deadline
  * over its first message absent    the last process never plays and never answers usage     process
- * 0 finds a mistake and has nothing to broadcast */
+ * 0 finds a mistake and has nothing to broadcast counter   see share_numbers() */
 #include "config.h"
 
 #include "collectives/world.h"
@@ -178,6 +178,34 @@ static int run(coll_world_t *world)
     return code;
 }
 
+/* Everybody takes numbers below n_gpus from the shared counter and posts them; process 0 must get
+ * each once. */
+static int share_numbers(coll_world_t *world)
+{
+    coll_blob_t blob, *blobs = NULL;
+    base_err_t err;
+    uint32_t n_seen[MAX_GPUS] = { 0 }, n_once = 0;
+    coll_world_counter_open(world);
+    for (uint64_t number; (number = coll_world_counter_next(world)) < n_gpus;) {
+        usleep(100);
+        coll_world_post(world, &number, sizeof(number));
+    }
+    base_status_t status = coll_world_gather(world, "", 0, &blobs, &err);
+    coll_blobs_free(blobs, coll_world_n_processes(world));
+    if (coll_world_process(world) != 0 || status != BASE_OK)
+        return base_err_exit_code(status);
+    while (coll_world_fetch(world, &blob)) {
+        uint64_t number;
+        memcpy(&number, blob.data, sizeof(number));
+        free(blob.data);
+        n_seen[number]++;
+    }
+    for (uint32_t i = 0; i < n_gpus; i++)
+        n_once += n_seen[i] == 1;
+    printf("counter: %" PRIu32 " of %" PRIu32 " numbers came once\n", n_once, n_gpus);
+    return n_once == n_gpus ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     coll_world_t *world;
@@ -205,6 +233,8 @@ int main(int argc, char **argv)
     if (strcmp(text, mode) != 0 || length != strlen(mode))
         coll_world_abort(world, 9);
     free(text);
+    if (strcmp(mode, "counter") == 0)
+        return coll_world_finish(world, share_numbers(world));
     status = coll_world_set_gpus(world, n_gpus, &err);
     if (status != BASE_OK) {
         if (root)

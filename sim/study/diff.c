@@ -55,7 +55,7 @@ static base_status_t report_of_need(const sim_scenario_t *scenario, const char *
 base_status_t sim_diff_simulate(const sim_scenario_t *scenario, const char *name, json_t **report_p,
                                 base_err_t *err)
 {
-    json_t *report, *need;
+    json_t *report = NULL, *need = NULL;
     bool fits;
     base_status_t status = report_of(scenario, name, &report, &fits, err);
     if (status == BASE_OK && !fits) {
@@ -158,7 +158,9 @@ static json_t *keys_diff(const json_t *a, const json_t *b)
     {
         json_t *others = json_object_get(b, section);
         json_object_foreach(keys, key, value)
+        {
             add_key(list, section, key, value, json_object_get(others, key));
+        }
     }
     json_object_foreach((json_t *)b, section, keys)
     {
@@ -179,7 +181,9 @@ static json_t *parts_diff(const json_t *a, const json_t *b)
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)a, name, value)
+    {
         json_object_set_new(parts, name, triple(json_integer_value(value), number_at(b, name)));
+    }
     json_object_foreach((json_t *)b, name, value)
     {
         if (json_object_get(a, name) == NULL)

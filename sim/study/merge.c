@@ -88,23 +88,23 @@ static base_status_t settle(sim_sweep_merge_t *m, base_err_t *err)
     sim_sweep_rows_t *rows = &m->rows;
     int64_t n_layouts = 0;
     int column = sim_sweep_column(&rows->columns, "layouts");
-    if (!sim_sweep_row_number(&rows->rows[0], column, &n_layouts) || n_layouts < 1 ||
-        n_layouts > SIM_LAYOUTS_MAX)
+    if (rows->rows == NULL || !sim_sweep_row_number(&rows->rows[0], column, &n_layouts) ||
+        n_layouts < 1 || n_layouts > SIM_LAYOUTS_MAX)
         return base_err_set(err, BASE_ERR_PARSE, "the rows do not say of how many layouts");
     m->n_layouts = (uint64_t)n_layouts;
     sim_sweep_row_t *sorted = base_xcalloc(m->n_layouts, sizeof(*sorted));
     base_status_t status = BASE_OK;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t layout = layout_of(rows, i);
-        sim_sweep_row_t *place = layout >= 1 && layout <= m->n_layouts ? &sorted[layout - 1] : NULL;
-        if (place != NULL && place->fields == NULL) {
-            *place = rows->rows[i];
+        bool is_known = layout >= 1 && layout <= m->n_layouts;
+        if (is_known && sorted[layout - 1].fields == NULL) {
+            sorted[layout - 1] = rows->rows[i];
             continue;
         }
-        if (status == BASE_OK && place == NULL)
+        if (status == BASE_OK && !is_known)
             status = base_err_set(err, BASE_ERR_PARSE, "a row has no layout of 1 to %" PRIu64,
                                   m->n_layouts);
-        else if (status == BASE_OK && !rows_equal(place, &rows->rows[i]))
+        else if (status == BASE_OK && !rows_equal(&sorted[layout - 1], &rows->rows[i]))
             status = base_err_set(err, BASE_ERR_INVAL,
                                   "layout %" PRIu64 " has two rows that differ", layout);
         m->n_twice++;
