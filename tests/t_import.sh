@@ -57,6 +57,17 @@ expect "it runs" 0 'FITS' "$MBSIM" run t5.ini
 expect "T5 has one stage" 2 't5 needs pipeline_model_parallel_size = 1' "$MBSIM" run --set world_size=2 --set pp=2 t5.ini
 expect "a decoder needs T5" 2 'decoder_num_layers: needs model_type = t5' "$MBSIM" run --set model_type=gpt t5.ini
 
+hybrid="--hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --bf16 --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"
+echo "pretrain_mamba.py $hybrid --hybrid-override-pattern M-M* --mamba-state-dim 16 --mamba-num-groups 2 --num-layers 9 --vocab-size 1000 --tokenizer-type NullTokenizer" >hybrid.sh
+expect "a pattern makes a hybrid" 0 '^hybrid_layer_pattern = M-M\*$' "$MBSIM" import hybrid.sh
+"$MBSIM" import --world-size 2 hybrid.sh >hybrid.ini
+expect "it runs" 0 'FITS' "$MBSIM" run hybrid.ini
+expect "stages follow from the pattern" 2 'hybrid_layer_pattern: ' "$MBSIM" run --set 'hybrid_layer_pattern=M|-|M' --set pp=2 hybrid.ini
+expect "an unknown kind of layer is named" 2 "hybrid_layer_pattern: 'x' is no kind of layer" "$MBSIM" run --set hybrid_layer_pattern=Mx hybrid.ini
+expect "a kind that is not simulated is named" 2 "hybrid_layer_pattern: 'G' is not simulated" "$MBSIM" run --set hybrid_layer_pattern=MG hybrid.ini
+expect "the number of layers agrees" 2 'num_layers: 3, but hybrid_layer_pattern names 4' "$MBSIM" run --set num_layers=3 hybrid.ini
+expect "heads are split" 2 'mamba_num_heads: 3 is not a multiple' "$MBSIM" run --set tp=2 --set mamba_num_heads=3 hybrid.ini
+
 : >empty
 expect "an empty file is refused" 2 'empty' "$MBSIM" import empty
 head -c 3000 /dev/urandom >binary

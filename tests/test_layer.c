@@ -344,6 +344,24 @@ static void cross_attention_of_t5(void)
     CU_ASSERT_EQUAL(saved_by_decoder_layer("world_size=2 tp=2 sequence_parallel=true"), layer);
 }
 
+/* Mamba-2 keeps its input and that normed; what the projection made (z, x, B, C, dt); the scan's
+ * output before and after the gate; the normed output; statistics of both norms. The attention and
+ * the MLP of a hybrid keep together what a Transformer layer does. */
+static void mamba_layer(void)
+{
+    enum { INNER = 2 * H, CONV = INNER + 2 * 8 * 16, ROWS = INNER + CONV + INNER / 64 };
+    static const char keys[] = "mamba_state_dim=16 add_bias_linear=false";
+    char settings[256];
+    snprintf(settings, sizeof(settings), "%s world_size=3 hybrid_layer_pattern=M|M|M", keys);
+    expect(settings, 2 * 2 * S * H + 2 * S * ROWS + 3 * 2 * S * INNER + 4 * S * 8 + 4 * S);
+    snprintf(settings, sizeof(settings),
+             "%s world_size=6 tp=2 sequence_parallel=true hybrid_layer_pattern=M|M|M", keys);
+    expect(settings,
+           2 * 2 * S / 2 * H + 2 * S * ROWS / 2 + 3 * 2 * S * INNER / 2 + 4 * S * 4 + 4 * S / 2);
+    snprintf(settings, sizeof(settings), "%s world_size=3 num_layers=4 hybrid_layer_pattern=M|*-|M", keys);
+    expect(settings, dense(&whole, GATED));
+}
+
 static CU_TestInfo tests[] = {
     { "dense layer", dense_layer },
     { "tensor and sequence parallel", tensor_and_sequence_parallel },
@@ -363,6 +381,7 @@ static CU_TestInfo tests[] = {
     { "context parallel", context_parallel },
     { "padding mask of BERT", padding_mask_of_bert },
     { "cross attention of T5", cross_attention_of_t5 },
+    { "Mamba layer", mamba_layer },
     CU_TEST_INFO_NULL,
 };
 

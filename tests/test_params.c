@@ -37,6 +37,8 @@ static uint64_t n_parts(const sim_scenario_t *s, const sim_param_t *p)
                                          "hnorm.", "enorm.",    "up_proj.layer_norm" };
     if (strncmp(p->name, "experts.", 8) == 0)
         return s->expert_tensor_parallel_size * s->expert_model_parallel_size;
+    if (strcmp(p->name, "mixer.norm.weight") == 0)
+        return s->tensor_model_parallel_size;
     for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
         if (strstr(p->name, whole[i]) != NULL)
             return 1;
@@ -312,6 +314,62 @@ static void t5_has_two_stacks(void)
     sim_scenario_fini(&s);
 }
 
+/* One layer of each kind. Mamba-2: 2 * 64 / 16 = 8 heads of 16 channels, 4 groups with a state of
+ * 32 numbers; with a pattern that puts them on two stages. */
+static void hybrids_have_single_blocks(void)
+{
+    static const char small[] = "hybrid_layer_pattern=M*|-E hidden_size=64 num_attention_heads=4 "
+                                "ffn_hidden_size=256 vocab_size=1000 position_embedding_type=none "
+                                "mamba_head_dim=16 mamba_num_groups=4 mamba_state_dim=32 "
+                                "add_bias_linear=false activation_func=squared_relu num_experts=2 "
+                                "moe_router_topk=1 moe_ffn_hidden_size=32 seq_length=64 "
+                                "world_size=4 tp=2 pp=2 sequence_parallel=true etp=1 "
+                                "normalization=RMSNorm untie_embeddings_and_output_weights=true";
+    enum { H = 64, INNER = 128 / 2, CONV = INNER + 2 * 2 * 32, ROWS = INNER + CONV + 4 };
+    enum {
+        MAMBA = CONV * 4 + CONV + 3 * 4 + H + ROWS * H + INNER + H * INNER,
+        ATTENTION = H * H / 2 + H + 3 * H / 2 * H,
+        MLP = H + 128 * H + H * 128,
+        MOE = H + 2 * H + 2 * (32 * H + H * 32),
+    };
+    static const uint64_t expected[] = { 1024 / 2 * H + MAMBA + ATTENTION,
+                                         MLP + MOE + H + 1024 / 2 * H };
+    sim_scenario_t s;
+    sim_dims_t d;
+    base_err_t err;
+    scenario_init(&s, small);
+    CU_ASSERT_EQUAL(s.num_layers, 4);
+    CU_ASSERT_EQUAL(s.mamba_num_heads, 8);
+    CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
+    for (uint32_t pp = 0; pp < 2; pp++) {
+        sim_params_t params;
+        sim_params_init(&params, &s, &d, topo_stages_chunk(&s.stages, pp, 0));
+        CU_ASSERT_EQUAL(params.n_elements, expected[pp]);
+        sim_params_fini(&params);
+    }
+    sim_scenario_fini(&s);
+}
+
+/* Nemotron-H 8B: 52 layers, of which 24 are Mamba-2, 24 MLPs and 4 attention. */
+static void hybrid_in_any_layout(void)
+{
+    static const char nemotron_h_8b[] =
+        "hybrid_layer_pattern=M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M- "
+        "hidden_size=4096 num_attention_heads=32 num_query_groups=8 kv_channels=128 "
+        "ffn_hidden_size=21504 vocab_size=131072 mamba_num_heads=128 position_embedding_type=none "
+        "activation_func=squared_relu add_bias_linear=false normalization=RMSNorm "
+        "untie_embeddings_and_output_weights=true";
+    static const char *const layouts[] = { "world_size=8", "world_size=8 tp=4",
+                                           "world_size=8 tp=2 pp=4 sequence_parallel=true", NULL };
+    enum { H = 4096, INNER = 128 * 64, CONV = INNER + 2 * 8 * 128 };
+    uint64_t mamba =
+        CONV * 5 + 3 * 128 + H + (uint64_t)(INNER + CONV + 128) * H + INNER + (uint64_t)H * INNER;
+    uint64_t attention = H + (uint64_t)(32 + 2 * 8) * 128 * H + (uint64_t)H * H;
+    uint64_t mlp = H + 2 * (uint64_t)H * 21504;
+    uint64_t n = 24 * mamba + 4 * attention + 24 * mlp + 2 * UINT64_C(131072) * H + H;
+    check_counts(nemotron_h_8b, layouts, n);
+}
+
 static uint32_t n_shared(const sim_params_t *params)
 {
     uint32_t n = 0;
@@ -352,6 +410,8 @@ static CU_TestInfo tests[] = {
     { "biases and norms are vectors", biases_and_norms_are_vectors },
     { "BERT has heads", bert_has_heads },
     { "T5 has two stacks", t5_has_two_stacks },
+    { "hybrids have single blocks", hybrids_have_single_blocks },
+    { "hybrid in any layout", hybrid_in_any_layout },
     { "tied embeddings are copied to the last stage",
       tied_embeddings_are_copied_to_the_last_stage },
     CU_TEST_INFO_NULL,

@@ -370,8 +370,10 @@ static void work_init(work_t *w, const topo_chunk_t *place)
     sim_mtp_init(&w->mtp, place->n_mtp_layers,
                  s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
     set_borders(w);
-    for (uint32_t i = 0; i < place->n_layers; i++)
+    for (uint32_t i = 0; i < place->n_layers; i++) {
+        w->layers[i].kind = sim_layer_kind(s, place->first_layer + i);
         w->layers[i].is_moe = s->num_experts > 0 && s->layer_is_moe[place->first_layer + i];
+    }
     if (s->fine_grained_activation_offloading)
         w->m.offloads = &w->offloads;
     if (sim_is_t5(&w->m))

@@ -413,17 +413,42 @@ static part_t moe(const sim_cost_t *c, bool fp8, uint32_t layer)
 
 /* ---- layers and ends ---- */
 
+/* The scan reads and writes its tensors a few times and computes little (training.py,
+ * mamba_layer_flops(): 7 operations for each channel and number of its state). */
+static part_t mamba(const sim_cost_t *c, bool fp8)
+{
+    const sim_dims_t *d = c->dims;
+    const sim_mamba_dims_t *a = &d->mamba;
+    part_t sum = column_linear(c, fp8, (double)a->proj_rows, (double)d->h);
+    double bytes =
+        (double)d->tokens * (double)(a->proj_rows + 2 * a->conv + 4 * a->inner) * (double)d->e;
+    add_linear(&sum, (part_t){ .forward = touch(c, bytes), .backward = touch(c, 3 * bytes) });
+    add_linear(&sum, row_linear(c, fp8, (double)d->h, (double)a->inner));
+    add_linear(&sum, norm(c, (double)d->hidden_bytes));
+    add_linear(&sum, residual(c));
+    return sum;
+}
+
 static part_t layer(const sim_cost_t *c, uint32_t index, bool is_moe, bool fp8)
 {
+    const sim_scenario_t *s = c->scenario;
+    sim_layer_kind_t kind =
+        index < s->num_layers ? sim_layer_kind(s, index) : SIM_LAYER_TRANSFORMER;
+    if (kind == SIM_LAYER_MAMBA)
+        return mamba(c, fp8);
     double hidden = (double)c->dims->hidden_bytes;
     part_t sum = { 0 };
-    part_t norms = norm(c, 2 * hidden);
+    part_t norms = norm(c, (kind == SIM_LAYER_TRANSFORMER ? 2 : 1) * hidden);
     if (recomputes(c, SIM_MODULE_LAYERNORM))
         add_recomputed(&sum, &norms);
     else
         add(&sum, &norms);
-    add_linear(&sum, attention(c, fp8));
-    add_linear(&sum, residual(c));
+    if (kind != SIM_LAYER_MLP) {
+        add_linear(&sum, attention(c, fp8));
+        add_linear(&sum, residual(c));
+    }
+    if (kind == SIM_LAYER_ATTENTION)
+        return sum;
     add_linear(&sum, residual(c));
     part_t inner =
         is_moe ? moe(c, fp8, index) : mlp(c, fp8, (double)c->dims->ffn / (double)c->dims->tp);
@@ -554,12 +579,25 @@ static double attention_token_flops(const sim_cost_t *c)
     return 2 * weights + heads * 2 * width * (double)d->s;
 }
 
-static double layer_token_flops(const sim_cost_t *c, bool is_moe)
+/* training/training.py, mamba_layer_flops(). */
+static double mamba_token_flops(const sim_cost_t *c)
+{
+    const sim_dims_t *d = c->dims;
+    const sim_mamba_dims_t *a = &d->mamba;
+    double h = (double)d->h, tp = (double)d->tp, inner = (double)a->inner * tp;
+    return 2 * h * (double)a->proj_rows * tp + 7 * inner * (double)a->state + 2 * inner * h;
+}
+
+static double layer_token_flops(const sim_cost_t *c, sim_layer_kind_t kind, bool is_moe)
 {
     const sim_scenario_t *s = c->scenario;
     const sim_dims_t *d = c->dims;
+    if (kind == SIM_LAYER_MAMBA)
+        return mamba_token_flops(c);
     double h = (double)d->h, matrices = (double)d->gate + 1;
-    double flops = attention_token_flops(c);
+    double flops = kind == SIM_LAYER_MLP ? 0.0 : attention_token_flops(c);
+    if (kind == SIM_LAYER_ATTENTION)
+        return flops;
     if (!is_moe)
         return flops + 2 * matrices * h * (double)d->ffn;
     flops += 2 * h * (double)d->moe.n_experts;
@@ -573,9 +611,10 @@ static double t5_sample_flops(const sim_cost_t *c)
     const sim_scenario_t *s = c->scenario;
     const sim_dims_t *d = c->dims;
     double h = (double)d->h, width = (double)(d->heads * d->head_dim);
-    double encoder = (double)s->num_layers * layer_token_flops(c, false);
+    double layer = layer_token_flops(c, SIM_LAYER_TRANSFORMER, false);
+    double encoder = (double)s->num_layers * layer;
     double n = (double)s->decoder_num_layers;
-    double own = layer_token_flops(c, false) + 2 * 2 * h * width + 2 * 2 * width * (double)d->s;
+    double own = layer + 2 * 2 * h * width + 2 * 2 * width * (double)d->s;
     double logits = 2 * h * (double)d->padded_vocab;
     return (encoder + n * 2 * 2 * h * width) * (double)s->seq_length +
            (n * own + logits) * (double)s->decoder_seq_length;
@@ -588,9 +627,10 @@ double sim_cost_model_flops(const sim_cost_t *c)
         return 3 * t5_sample_flops(c) * (double)s->global_batch_size;
     double logits = 2 * (double)c->dims->h * (double)c->dims->padded_vocab, flops = logits;
     for (uint64_t i = 0; i < s->num_layers; i++)
-        flops += layer_token_flops(c, s->num_experts > 0 && s->layer_is_moe[i]);
+        flops +=
+            layer_token_flops(c, sim_layer_kind(s, i), s->num_experts > 0 && s->layer_is_moe[i]);
     bool last_is_moe = s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1];
-    double mtp = layer_token_flops(c, last_is_moe) + logits +
+    double mtp = layer_token_flops(c, SIM_LAYER_TRANSFORMER, last_is_moe) + logits +
                  2 * 2 * (double)c->dims->h * (double)c->dims->h;
     flops += (double)s->mtp_num_layers * mtp;
     return 3 * flops * (double)s->seq_length * (double)s->global_batch_size;

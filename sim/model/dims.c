@@ -94,6 +94,20 @@ static void fill_mla(sim_dims_t *d, const sim_scenario_t *s)
     m->kv_down_bytes = d->local_tokens * (m->kv_rank + m->rope_dim) * d->e;
 }
 
+static void fill_mamba(sim_dims_t *d, const sim_scenario_t *s)
+{
+    sim_mamba_dims_t *m = &d->mamba;
+    *m = (sim_mamba_dims_t){
+        .heads = s->mamba_num_heads / d->tp,
+        .groups = s->mamba_num_groups / d->tp,
+        .head_dim = s->mamba_head_dim,
+        .state = s->mamba_state_dim,
+    };
+    m->inner = m->heads * m->head_dim;
+    m->conv = m->inner + 2 * m->groups * m->state;
+    m->proj_rows = m->inner + m->conv + m->heads;
+}
+
 static uint64_t router_bytes(const sim_scenario_t *s, uint64_t params_bytes)
 {
     return s->moe_router_dtype == SIM_ROUTER_FP64   ? 8
@@ -180,6 +194,7 @@ static base_status_t init(sim_dims_t *dims_p, const sim_scenario_t *s, uint64_t 
         .norm_params = s->normalization == SIM_NORM_LAYERNORM ? 2 : 1,
         .masks_padding = s->model_type != SIM_MODEL_GPT,
         .te = s->transformer_impl == SIM_IMPL_TRANSFORMER_ENGINE,
+        .n_sms = s->gpu_p->n_sms,
         .sm = s->gpu_p->sm,
     };
     if (!base_u64_mul(d.s, d.b, &d.tokens))
@@ -204,6 +219,8 @@ static base_status_t init(sim_dims_t *dims_p, const sim_scenario_t *s, uint64_t 
         return base_err_set(err, BASE_ERR_OVERFLOW, "%s does not fit 64 bits", product);
     if (s->multi_latent_attention)
         fill_mla(&d, s);
+    if (s->hybrid_layer_pattern != NULL)
+        fill_mamba(&d, s);
     if (s->num_experts > 0)
         fill_moe(&d, s);
     *dims_p = d;

@@ -45,6 +45,14 @@ typedef struct {
     uint32_t ep_rank;    /* of this rank; 0 where routing is the same on all */
 } sim_moe_dims_t;
 
+/* Mamba-2, on one rank. */
+typedef struct {
+    uint64_t heads, groups, head_dim, state;
+    uint64_t inner;     /* heads * head_dim */
+    uint64_t conv;      /* channels of the convolution: x, B and C */
+    uint64_t proj_rows; /* of the input projection: z, x, B, C and dt */
+} sim_mamba_dims_t;
+
 typedef struct {
     uint64_t tp, cp;
     bool sp;               /* sequence parallel and tp > 1 */
@@ -63,6 +71,7 @@ typedef struct {
     sim_core_t core;
     bool masks_padding; /* attention gets a mask of padding, and is not causal */
     bool te;            /* Transformer Engine layers, else Megatron's local ones */
+    uint32_t n_sms;     /* multiprocessors of the GPU */
     uint32_t sm;        /* compute capability of the GPU */
 
     /* Bytes of the tensors that come up everywhere. */
@@ -77,6 +86,7 @@ typedef struct {
     uint64_t logits_bytes;         /* [tokens, vocab_tp] in the activation dtype */
 
     sim_mla_dims_t mla;
+    sim_mamba_dims_t mamba;
     sim_moe_dims_t moe;
 } sim_dims_t;
 

@@ -11,7 +11,7 @@ static bool recomputes_mlp(const sim_model_t *m)
            (m->s->recompute_modules & SIM_MODULE_MLP);
 }
 
-static void forget_norm_linear(sim_model_t *m, sim_norm_linear_t *save)
+void sim_norm_linear_forget(sim_model_t *m, sim_norm_linear_t *save)
 {
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->ln_out);
@@ -20,7 +20,7 @@ static void forget_norm_linear(sim_model_t *m, sim_norm_linear_t *save)
     sim_adapter_forget(m, &save->adapter);
 }
 
-static void forget_row_linear(sim_model_t *m, sim_row_linear_t *save)
+void sim_row_linear_forget(sim_model_t *m, sim_row_linear_t *save)
 {
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->weight);
@@ -40,7 +40,7 @@ static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_r
     m->b->module = SIM_MOD_QKV;
     sim_ref_t mixed_qkv = sim_norm_linear_forward(m, &save->qkv, x, "mixed_qkv", m->d->qkv_bytes);
     if (!grad)
-        forget_norm_linear(m, &save->qkv);
+        sim_norm_linear_forget(m, &save->qkv);
     if (sim_offload_begin(m, SIM_OFFLOAD_QKV_LINEAR, grad))
         offload_norm_linear(m, SIM_OFFLOAD_QKV_LINEAR, &save->qkv);
     m->b->module = SIM_MOD_ATTENTION;
@@ -53,7 +53,7 @@ static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_r
     m->b->module = SIM_MOD_PROJ;
     sim_ref_t out = sim_row_linear_forward(m, &save->proj, context, m->d->q_bytes, "proj_out");
     if (!grad)
-        forget_row_linear(m, &save->proj);
+        sim_row_linear_forget(m, &save->proj);
     if (sim_offload_begin(m, SIM_OFFLOAD_ATTN_PROJ, grad)) {
         sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.x, m->d->e, true);
         sim_offload_take(m, SIM_OFFLOAD_ATTN_PROJ, &save->proj.adapter.x, m->d->e, true);
@@ -84,7 +84,7 @@ static sim_ref_t mlp_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x
     m->b->module = SIM_MOD_FC1;
     sim_ref_t fc1_out = sim_norm_linear_forward(m, &save->fc1, x, "fc1_out", m->d->fc1_bytes);
     if (!grad)
-        forget_norm_linear(m, &save->fc1);
+        sim_norm_linear_forget(m, &save->fc1);
     m->b->module = SIM_MOD_ACTIVATION;
     sim_ref_t act = sim_act_forward(m, &save->act, fc1_out);
     if (!grad) {
@@ -94,7 +94,7 @@ static sim_ref_t mlp_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x
     m->b->module = SIM_MOD_FC2;
     sim_ref_t out = sim_row_linear_forward(m, &save->fc2, act, m->d->act_bytes, "fc2_out");
     if (!grad)
-        forget_row_linear(m, &save->fc2);
+        sim_row_linear_forget(m, &save->fc2);
     return out;
 }
 
@@ -106,11 +106,8 @@ static sim_ref_t mlp_or_checkpoint(sim_model_t *m, sim_layer_save_t *save, sim_r
     return mlp_forward(m, save, x, grad && !checkpoint);
 }
 
-sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
+static sim_ref_t mlp_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x2, bool grad)
 {
-    sim_ref_t x2 = attention_block_forward(m, save, x, grad);
-    if (save->is_decoder)
-        x2 = sim_cross_forward(m, &save->cross, x2);
     sim_ref_t residual = sim_keep(m->b, x2);
     sim_ref_t out = save->is_moe ? sim_moe_forward(m, &save->moe, x2, grad)
                                  : mlp_or_checkpoint(m, save, x2, grad);
@@ -121,6 +118,17 @@ sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
     if (save->is_moe && sim_offload_begin(m, SIM_OFFLOAD_MLP_NORM, grad))
         sim_offload_take(m, SIM_OFFLOAD_MLP_NORM, &save->moe.norm.x, m->d->e, true);
     return out;
+}
+
+sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
+{
+    if (save->kind == SIM_LAYER_MAMBA)
+        return sim_mamba_forward(m, &save->mamba, x, grad);
+    if (save->kind != SIM_LAYER_MLP)
+        x = attention_block_forward(m, save, x, grad);
+    if (save->is_decoder)
+        x = sim_cross_forward(m, &save->cross, x);
+    return save->kind == SIM_LAYER_ATTENTION ? x : mlp_block_forward(m, save, x, grad);
 }
 
 /* The residual's gradient is added into the branch's, which nobody else holds. */
@@ -164,21 +172,33 @@ static sim_ref_t attention_backward(sim_model_t *m, sim_layer_save_t *save, sim_
     return g;
 }
 
-sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+static sim_ref_t mlp_block_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
 {
     m->b->module = SIM_MOD_RESIDUAL;
     sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
     sim_offload_before_backward(m, SIM_OFFLOAD_MLP_NORM);
     g = save->is_moe ? sim_moe_backward(m, &save->moe, g) : mlp_backward(m, save, g);
     sim_offload_after_backward(m, SIM_OFFLOAD_MLP_NORM);
-    d_out = add_residual(m, g, d_out);
-    if (save->is_decoder)
-        d_out = sim_cross_backward(m, &save->cross, d_out);
+    return add_residual(m, g, d_out);
+}
 
+static sim_ref_t attention_block_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+{
     m->b->module = SIM_MOD_RESIDUAL;
-    g = sim_bda_backward(m, &save->attention_bda, d_out);
+    sim_ref_t g = sim_bda_backward(m, &save->attention_bda, d_out);
     sim_offload_before_backward(m, SIM_OFFLOAD_ATTN_NORM);
     g = m->d->mla.is_used ? sim_mla_backward(m, &save->mla, g) : attention_backward(m, save, g);
     sim_offload_after_backward(m, SIM_OFFLOAD_ATTN_NORM);
     return add_residual(m, g, d_out);
+}
+
+sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
+{
+    if (save->kind == SIM_LAYER_MAMBA)
+        return sim_mamba_backward(m, &save->mamba, d_out);
+    if (save->kind != SIM_LAYER_ATTENTION)
+        d_out = mlp_block_backward(m, save, d_out);
+    if (save->is_decoder)
+        d_out = sim_cross_backward(m, &save->cross, d_out);
+    return save->kind == SIM_LAYER_MLP ? d_out : attention_block_backward(m, save, d_out);
 }

@@ -62,6 +62,10 @@ sim_ref_t sim_row_linear_forward(sim_model_t *m, sim_row_linear_t *save, sim_ref
 sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_ref_t d_out,
                                   const char *in_grad_name, uint64_t in_bytes, uint64_t cols);
 
+/* Drop all that a forward pass saved. */
+void sim_norm_linear_forget(sim_model_t *m, sim_norm_linear_t *save);
+void sim_row_linear_forget(sim_model_t *m, sim_row_linear_t *save);
+
 /* Bias, dropout and residual addition. Saved: the dropout mask. */
 typedef struct {
     sim_ref_t mask;

@@ -263,12 +263,34 @@ static void add_cross_attention(list_t *l, const sim_scenario_t *s, const sim_di
     add_vector(l, "cross_attention.linear_kv.bias", s->add_bias_linear ? 2 * rows : 0);
 }
 
+/* ssm/mamba_mixer.py; a module's own parameters come before those of its modules. */
+static void add_mamba(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_mamba_dims_t *m = &d->mamba;
+    l->module = SIM_MOD_MAMBA;
+    add(l, "mixer.conv1d_weight", m->conv, 4);
+    add_vector(l, "mixer.conv1d_bias", m->conv);
+    add_vector(l, "mixer.dt_bias", m->heads);
+    add_vector(l, "mixer.A_log", m->heads);
+    add_vector(l, "mixer.D", m->heads);
+    add_norm(l, d, "mixer.in_proj.layer_norm_weight", "mixer.in_proj.layer_norm_bias", d->h);
+    add_weight(l, s, "mixer.in_proj.weight", SIM_SPLIT_ROWS, m->proj_rows, d->h);
+    add_vector(l, "mixer.norm.weight", m->inner);
+    add_weight(l, s, "mixer.out_proj.weight", SIM_SPLIT_COLS, d->h, m->inner);
+}
+
 static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, bool is_moe)
 {
-    if (s->multi_latent_attention)
+    sim_layer_kind_t kind =
+        l->layer < s->num_layers ? sim_layer_kind(s, l->layer) : SIM_LAYER_TRANSFORMER;
+    if (kind == SIM_LAYER_MAMBA)
+        add_mamba(l, s, d);
+    else if (kind != SIM_LAYER_MLP && s->multi_latent_attention)
         add_mla(l, s, d);
-    else
+    else if (kind != SIM_LAYER_MLP)
         add_attention(l, s, d);
+    if (kind == SIM_LAYER_MAMBA || kind == SIM_LAYER_ATTENTION)
+        return;
     if (is_moe)
         add_moe(l, s, d);
     else

@@ -3,11 +3,14 @@
 #ifndef SIM_MODEL_TRANSFORMER_LAYER_H
 #define SIM_MODEL_TRANSFORMER_LAYER_H
 
+#include "sim/model/mamba.h"
 #include "sim/model/mla.h"
 #include "sim/model/moe.h"
 #include "sim/model/t5.h"
 
 typedef struct {
+    sim_layer_kind_t kind;  /* set by the caller */
+    sim_mamba_save_t mamba; /* instead of all else */
     sim_norm_linear_t qkv;
     sim_attention_save_t attention;
     sim_row_linear_t proj;

@@ -243,13 +243,32 @@ static void resolve_position(sim_import_t *import)
               rope ? NULL : "off without rope");
 }
 
+/* The pattern of a hybrid says how many layers there are; --num-layers beside it is ignored. The
+ * specification of a hybrid's layers is the only one that is known. */
+static bool resolve_hybrid(sim_import_t *import)
+{
+    const char *name =
+        given(import, "hybrid-layer-pattern") ? "hybrid-layer-pattern" : "hybrid-override-pattern";
+    const char *spec = value_of(import, "spec");
+    bool is_hybrid = given(import, name);
+    if (is_hybrid)
+        emit(import, "model", "hybrid_layer_pattern", value_of(import, name), name, NULL);
+    else if (given(import, "is-hybrid-model"))
+        refuse(import, find(import, "is-hybrid-model"));
+    if (spec != NULL && !(is_hybrid && (strstr(spec, "mamba_stack_spec") != NULL ||
+                                        strstr(spec, "hybrid_stack_spec") != NULL)))
+        refuse(import, find(import, "spec"));
+    return is_hybrid;
+}
+
 static void resolve_model(sim_import_t *import)
 {
     const char *layers = given(import, "num-layers") ? "num-layers" : "encoder-num-layers";
     bool bias = !given(import, "disable-bias-linear");
-    if (given(import, layers))
+    bool is_hybrid = resolve_hybrid(import);
+    if (!is_hybrid && given(import, layers))
         emit_u64(import, "model", "num_layers", number_of(import, layers, 0), layers, NULL);
-    else
+    else if (!is_hybrid)
         require(import, "num-layers");
     if (given(import, "decoder-num-layers"))
         emit(import, "model", "model_type", "t5", "decoder-num-layers", NULL);

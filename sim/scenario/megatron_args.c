@@ -78,6 +78,14 @@ static const row_t keys[] = {
     { "decoder-num-layers=", NULL, false, "model.decoder_num_layers", NULL },
     { "decoder-seq-length=", NULL, false, "train.decoder_seq_length", NULL },
     { "vocab-extra-ids=", NULL, false, NULL, NULL },
+    { "hybrid-layer-pattern=", NULL, false, NULL, NULL },
+    { "hybrid-override-pattern=", NULL, false, NULL, NULL },
+    { "is-hybrid-model", NULL, false, NULL, NULL },
+    { "spec*", NULL, false, NULL, NULL },
+    { "mamba-state-dim=", NULL, false, "model.mamba_state_dim", NULL },
+    { "mamba-head-dim=", NULL, false, "model.mamba_head_dim", NULL },
+    { "mamba-num-groups=", NULL, false, "model.mamba_num_groups", NULL },
+    { "mamba-num-heads=", NULL, false, "model.mamba_num_heads", NULL },
     { "seq-length=", NULL, false, NULL, NULL },
     { "encoder-seq-length=", NULL, false, NULL, NULL },
     { "no-create-attention-mask-in-dataloader", "create_attention_mask_in_dataloader", true, NULL, NULL },
@@ -207,9 +215,6 @@ static const row_t unsupported[] = {
     { "kitchen-config-file=", NULL, false, NULL, NULL },
     { "kitchen-recipe-number=", NULL, false, NULL, NULL },
     { "use-kitchen-attention", NULL, false, NULL, NULL },
-    { "hybrid-layer-pattern=", NULL, false, NULL, NULL },
-    { "hybrid-override-pattern=", NULL, false, NULL, NULL },
-    { "is-hybrid-model", NULL, false, NULL, NULL },
     { "hybrid-attention-ratio=", NULL, false, NULL, "0.0" },
     { "hybrid-mlp-ratio=", NULL, false, NULL, "0.0" },
     { "experimental-attention-variant=", NULL, false, NULL, NULL },
@@ -261,7 +266,6 @@ static const row_t unsupported[] = {
     { "activation-func-clamp-value=", NULL, false, NULL, NULL },
     { "no-rope-freq=", NULL, false, NULL, NULL },
     { "openai-gelu", NULL, false, NULL, NULL },
-    { "spec*", NULL, false, NULL, NULL },
     { "yaml-cfg=", NULL, false, NULL, NULL },
     { "use-legacy-models", NULL, false, NULL, NULL },
     { "encoder-tensor-model-parallel-size=", NULL, false, NULL, "0" },
@@ -314,8 +318,6 @@ static const struct {
       "mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm "
       "mtp-hybrid-override-pattern=" },
     { "hybrid-layer-pattern",
-      "mamba-inference-conv-states-dtype= mamba-inference-ssm-states-dtype= "
-      "mamba-state-dim= mamba-head-dim= mamba-num-groups= mamba-num-heads= "
       "mamba-training-ssm-states-dtype= gdp-num-householder= gdp-cutedsl-kernel "
       "gdp-num-chunk-states-to-recompute= disable-mamba-mem-eff-path" },
     { "experimental-attention-variant",
@@ -389,7 +391,7 @@ static const struct {
  * scripts, and numerics that change no tensor's size or life. */
 static const char no_effect[] =
     "fine-grained-offloading-max-inflight-offloads= cpu-offloading-retain-pinned-cpu-buffers "
-    "moe-router-num-groups= moe-router-group-topk= moe-router-topk-scaling-factor= "
+    "mamba-inference-conv-states-dtype= mamba-inference-ssm-states-dtype= moe-router-num-groups= moe-router-group-topk= moe-router-topk-scaling-factor= "
     "moe-router-bias-update-rate= moe-router-force-load-balancing moe-router-topk-limited-devices= "
     "moe-per-layer-logging moe-token-drop-policy= moe-flex-dispatcher-num-sms= moe-deepep-num-sms= "
     "moe-hybridep-num-sms= moe-use-legacy-grouped-gemm mtp-loss-scaling-factor= "

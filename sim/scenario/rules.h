@@ -46,6 +46,9 @@ void sim_rule_mtp_is_possible(sim_rule_context_t *context);
 void sim_rule_bert_is_dense(sim_rule_context_t *context);
 void sim_rule_t5_is_plain(sim_rule_context_t *context);
 void sim_rule_t5_is_trained_plainly(sim_rule_context_t *context);
+void sim_rule_hybrid_is_possible(sim_rule_context_t *context);
+void sim_rule_hybrid_is_trained_plainly(sim_rule_context_t *context);
+void sim_rule_mamba_can_be_split(sim_rule_context_t *context);
 void sim_rule_decoder_fits(sim_rule_context_t *context);
 
 /* Rules of adapters. */

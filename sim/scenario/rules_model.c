@@ -5,6 +5,8 @@
 
 #include "sim/scenario/rules.h"
 
+#include "sim/base/units.h"
+
 #include <inttypes.h>
 
 #define U64 "%" PRIu64
@@ -64,6 +66,74 @@ void sim_rule_t5_is_trained_plainly(sim_rule_context_t *c)
         sim_rule_broken(c, "model_type", "t5 is not simulated with adapters");
     if (s->fine_grained_activation_offloading || s->cpu_offloading)
         sim_rule_broken(c, "model_type", "t5 is not simulated with offloaded activations");
+}
+
+/* Megatron-LM training/arguments.py: the pattern says the layers, and the stages with its |. */
+void sim_rule_hybrid_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->hybrid_layer_pattern == NULL)
+        return;
+    bool has_experts = false;
+    for (uint64_t i = 0; s->layer_is_moe != NULL && i < s->num_layers; i++)
+        has_experts = has_experts || s->layer_is_moe[i];
+    if (has_experts != (s->num_experts > 0))
+        sim_rule_broken(c, "hybrid_layer_pattern", "%s",
+                        has_experts ? "layers E need num_experts"
+                                    : "has no layer E, so that num_experts must be 0");
+    if (s->model_type != SIM_MODEL_GPT)
+        sim_rule_broken(c, "hybrid_layer_pattern", "needs model_type = gpt");
+    if (s->multi_latent_attention)
+        sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with multi_latent_attention");
+    if (s->mtp_num_layers > 0)
+        sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with mtp_num_layers");
+    if (s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE)
+        sim_rule_broken(c, "hybrid_layer_pattern", "needs transformer_impl = transformer_engine");
+    if (s->pipeline_model_parallel_layout != NULL)
+        sim_rule_broken(c, "hybrid_layer_pattern",
+                        "not with pipeline_model_parallel_layout: | separates the stages");
+    if (s->num_layers_per_virtual_pipeline_stage > 0)
+        sim_rule_broken(c, "hybrid_layer_pattern",
+                        "not with num_layers_per_virtual_pipeline_stage: | separates the stages");
+}
+
+void sim_rule_hybrid_is_trained_plainly(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->hybrid_layer_pattern == NULL)
+        return;
+    if (s->context_parallel_size > 1)
+        sim_rule_broken(c, "hybrid_layer_pattern",
+                        "is not simulated with context_parallel_size > 1");
+    if (s->peft_scheme != SIM_PEFT_NONE)
+        sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with adapters");
+    if (s->fine_grained_activation_offloading || s->cpu_offloading)
+        sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with offloaded activations");
+}
+
+/* ssm/mamba_mixer.py */
+void sim_rule_mamba_can_be_split(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t tp = s->tensor_model_parallel_size, heads = s->mamba_num_heads;
+    uint64_t groups = s->mamba_num_groups;
+    if (s->hybrid_layer_pattern == NULL)
+        return;
+    if (heads == 0 || heads % tp != 0)
+        sim_rule_broken(c, "mamba_num_heads",
+                        U64 " is not a multiple of tensor_model_parallel_size " U64, heads, tp);
+    else if (groups % tp != 0)
+        sim_rule_broken(c, "mamba_num_groups",
+                        U64 " is not a multiple of tensor_model_parallel_size " U64, groups, tp);
+    else if (heads % groups != 0)
+        sim_rule_broken(c, "mamba_num_groups", U64 " does not divide mamba_num_heads " U64, groups,
+                        heads);
+    /* The widest tensor is the state of every chunk, in 32 bits; bounds of the keys keep the width
+     * itself far below 64 bits. */
+    uint64_t width = heads * s->mamba_head_dim * s->mamba_state_dim, bytes;
+    if (!base_u64_mul(width, s->seq_length * s->micro_batch_size, &bytes) || bytes > UINT64_C(1)
+                                                                                         << 60)
+        sim_rule_broken(c, "mamba_state_dim", "makes tensors beyond 1 EiB");
 }
 
 void sim_rule_decoder_fits(sim_rule_context_t *c)

@@ -133,6 +133,7 @@ void sim_scenario_fini(sim_scenario_t *scenario)
     free_sweep(scenario);
     topo_stages_fini(&scenario->stages);
     free(scenario->layer_is_moe);
+    free(scenario->layer_kinds);
     sim_routing_destroy(scenario->routing);
     *scenario = (sim_scenario_t){ 0 };
 }
@@ -167,6 +168,7 @@ void sim_scenario_copy(sim_scenario_t *copy_p, const sim_scenario_t *scenario)
     copy_p->gpu_p = NULL;
     copy_p->n_microbatches = 0;
     copy_p->layer_is_moe = NULL;
+    copy_p->layer_kinds = NULL;
     copy_p->routing = NULL;
     copy_p->state = base_xcalloc(1, sizeof(*copy_p->state));
     copy_p->state->name = dup_or_null(scenario->state->name);

@@ -63,6 +63,14 @@ typedef enum {
 
 typedef enum { SIM_MODEL_GPT, SIM_MODEL_BERT, SIM_MODEL_T5 } sim_model_type_t;
 
+/* What a layer is made of; experts may be in the place of the MLP. */
+typedef enum {
+    SIM_LAYER_TRANSFORMER, /* attention, then an MLP */
+    SIM_LAYER_MAMBA,
+    SIM_LAYER_ATTENTION,
+    SIM_LAYER_MLP,
+} sim_layer_kind_t;
+
 typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
 
 typedef enum { SIM_RECOMPUTE_NONE, SIM_RECOMPUTE_SELECTIVE, SIM_RECOMPUTE_FULL } sim_recompute_t;
@@ -177,6 +185,9 @@ typedef struct {
     char *hf_config; /* path as written, NULL = none; read by sim_scenario_set() */
     sim_model_type_t model_type;
     bool bert_binary_head;
+    char *hybrid_layer_pattern; /* a letter for each layer, NULL = all are Transformer layers */
+    uint64_t mamba_state_dim, mamba_head_dim, mamba_num_groups;
+    uint64_t mamba_num_heads;                          /* 0 = 2 * hidden_size / mamba_head_dim */
     uint64_t decoder_num_layers;                       /* T5; num_layers are the encoder's */
     uint64_t num_layers, hidden_size, ffn_hidden_size; /* ffn 0 = 4h (8h/3 when gated) */
     uint64_t num_attention_heads, num_query_groups;    /* groups 0 = heads */
@@ -365,6 +376,7 @@ typedef struct {
     topo_grid_t grid;
     topo_stages_t stages;
     uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
+    uint8_t *layer_kinds;    /* sim_layer_kind_t by layer; NULL = all Transformer layers; owned */
     bool *layer_is_moe;      /* by decoder layer, num_layers of them; NULL when dense; owned */
     sim_routing_t *routing;  /* NULL = balanced; owned */
     const char *broken_rule; /* what must hold and does not, without figures; NULL = all is well */
@@ -411,6 +423,11 @@ char *sim_scenario_text(const sim_scenario_t *scenario);
 /* What was given, and [sweep], as an INI file: it reads to a scenario that resolves alike, also
  * after the same keys were set in both. Keys from a hf_config are written out. The caller frees. */
 char *sim_scenario_given_text(const sim_scenario_t *scenario);
+
+static inline sim_layer_kind_t sim_layer_kind(const sim_scenario_t *s, uint64_t layer)
+{
+    return s->layer_kinds == NULL ? SIM_LAYER_TRANSFORMER : (sim_layer_kind_t)s->layer_kinds[layer];
+}
 
 /* Bytes of one element. */
 uint64_t sim_dtype_bytes(sim_dtype_t dtype);

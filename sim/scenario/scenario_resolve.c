@@ -5,11 +5,13 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/scenario/hybrid_pattern.h"
 #include "sim/scenario/keys.h"
 #include "sim/scenario/rules.h"
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/state.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,8 @@ static void forget_derived(sim_scenario_t *s)
     s->stages = (topo_stages_t){ 0 };
     free(s->layer_is_moe);
     s->layer_is_moe = NULL;
+    free(s->layer_kinds);
+    s->layer_kinds = NULL;
     sim_routing_destroy(s->routing);
     s->routing = NULL;
     s->grid = (topo_grid_t){ 0 };
@@ -105,6 +109,8 @@ static void derive_model(sim_scenario_t *s)
                 base_u64_round_up(s->vocab_size,
                                   s->make_vocab_size_divisible_by * s->tensor_model_parallel_size));
     imply_count(s, "max_position_embeddings", &s->max_position_embeddings, s->seq_length);
+    if (s->hybrid_layer_pattern != NULL) /* ssm/mamba_mixer.py: expand = 2 */
+        imply_count(s, "mamba_num_heads", &s->mamba_num_heads, 2 * h / s->mamba_head_dim);
     if (s->model_type == SIM_MODEL_T5) {
         imply_count(s, "decoder_num_layers", &s->decoder_num_layers, s->num_layers);
         imply_count(s, "decoder_seq_length", &s->decoder_seq_length, s->seq_length);
@@ -241,7 +247,8 @@ static const char *stages_culprit(const sim_scenario_t *s, topo_stages_config_t 
 {
     topo_stages_t stages;
     if (config.layout != NULL)
-        return "pipeline_model_parallel_layout";
+        return s->hybrid_layer_pattern != NULL ? "hybrid_layer_pattern"
+                                               : "pipeline_model_parallel_layout";
     config.vpp = 0;
     if (topo_stages_init(&stages, &config, NULL) == BASE_OK) {
         topo_stages_fini(&stages);
@@ -252,7 +259,7 @@ static const char *stages_culprit(const sim_scenario_t *s, topo_stages_config_t 
                                                       : "pipeline_model_parallel_size";
 }
 
-static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
+static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c, const char *hybrid_layout)
 {
     static const char *const keys[] = { "num_layers",
                                         "mtp_num_layers",
@@ -273,7 +280,7 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c)
         .last_stage_layers = (uint32_t)s->decoder_last_pipeline_num_layers,
         .account_for_embedding = s->account_for_embedding_in_pipeline_split,
         .account_for_loss = s->account_for_loss_in_pipeline_split,
-        .layout = s->pipeline_model_parallel_layout,
+        .layout = hybrid_layout != NULL ? hybrid_layout : s->pipeline_model_parallel_layout,
     };
     base_err_t err;
     if (!usable(s, keys))
@@ -292,14 +299,42 @@ static bool make_moe_layers(sim_scenario_t *s, sim_rule_context_t *c)
 {
     static const char *const keys[] = { "num_layers", "num_experts", "moe_layer_freq", NULL };
     base_err_t err;
-    if (!usable(s, keys) || s->num_experts == 0)
-        return true;
+    if (!usable(s, keys) || s->num_experts == 0 || s->layer_is_moe != NULL)
+        return true; /* a hybrid's pattern has said which */
     s->layer_is_moe = base_xcalloc(s->num_layers, sizeof(*s->layer_is_moe));
     if (sim_layer_freq_parse(s->moe_layer_freq, (uint32_t)s->num_layers, s->layer_is_moe, &err) ==
         BASE_OK)
         return true;
     sim_rule_broken(c, "moe_layer_freq", "%s", err.text);
     return false;
+}
+
+/* What a hybrid's pattern says: the layers, how many, and the stages if it has borders of them. */
+static bool make_hybrid(sim_scenario_t *s, sim_rule_context_t *c, char **layout_p)
+{
+    sim_hybrid_t hybrid;
+    base_err_t err;
+    *layout_p = NULL;
+    if (s->hybrid_layer_pattern == NULL)
+        return true;
+    if (sim_hybrid_parse(&hybrid, s->hybrid_layer_pattern, &err) != BASE_OK) {
+        sim_rule_broken(c, "hybrid_layer_pattern", "%s", err.text);
+        return false;
+    }
+    imply_count(s, "num_layers", &s->num_layers, hybrid.n_layers);
+    if (s->num_layers != hybrid.n_layers) {
+        sim_rule_broken(c, "num_layers", "%" PRIu64 ", but hybrid_layer_pattern names %" PRIu32,
+                        s->num_layers, hybrid.n_layers);
+        sim_hybrid_fini(&hybrid);
+        return false;
+    }
+    s->layer_kinds = hybrid.kinds;
+    s->layer_is_moe = hybrid.is_moe;
+    if (hybrid.n_stages > 1)
+        *layout_p = hybrid.layout;
+    else
+        free(hybrid.layout);
+    return true;
 }
 
 /* After the grid and the rules: they say that the sizes fit each other. */
@@ -324,10 +359,14 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
 {
     sim_rule_context_t context = { .s = scenario, .diag = diag, .ok = true };
     forget_derived(scenario);
+    char *layout;
+    bool hybrid = make_hybrid(scenario, &context, &layout);
     derive_precision(scenario);
     derive_model(scenario);
     derive_virtual_pipeline(scenario);
-    bool stages = make_stages(scenario, &context); /* a layout says the virtual pipeline size */
+    /* A layout says the virtual pipeline size. */
+    bool stages = hybrid && make_stages(scenario, &context, layout);
+    free(layout);
     derive_parallel(scenario);
     derive_offload(scenario);
     derive_device(scenario);
@@ -336,7 +375,8 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     bool grid = make_grid(scenario, &context);
     bool experts = make_moe_layers(scenario, &context);
     experts = stages && rules && grid && experts && make_routing(scenario, &context);
-    scenario->broken_rule = !grid     ? "the parallel sizes fit world_size"
+    scenario->broken_rule = !hybrid   ? "hybrid_layer_pattern names known layers"
+                            : !grid   ? "the parallel sizes fit world_size"
                             : !stages ? "the layers can be split over pipeline and virtual pipeline"
                             : broken != NULL ? broken
                             : !experts       ? "moe_layer_freq and the routing fit the model"

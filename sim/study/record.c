@@ -294,6 +294,12 @@ static const struct {
     const char *path, *section, *key;
 } plain[] = {
     { "model.layers", "model", "num_layers" },
+    { "model.hybrid.pattern", "model", "hybrid_layer_pattern" },
+    { "model.hybrid.mamba_num_heads", "model", "mamba_num_heads" },
+    { "model.hybrid.mamba_head_dim", "model", "mamba_head_dim" },
+    { "model.hybrid.mamba_state_dim", "model", "mamba_state_dim" },
+    { "model.hybrid.mamba_num_groups", "model", "mamba_num_groups" },
+    { "model.moe_latent_size", "moe", "moe_latent_size" },
     { "model.hidden", "model", "hidden_size" },
     { "model.ffn", "model", "ffn_hidden_size" },
     { "model.heads", "model", "num_attention_heads" },
@@ -626,10 +632,16 @@ static char *join_names(const base_diag_t *names)
     return list;
 }
 
+static bool is_known_type(const char *type)
+{
+    return strncmp(type, "gpt", 3) == 0 || strncmp(type, "hybrid", 6) == 0 ||
+           strcmp(type, "bert") == 0 || strcmp(type, "t5") == 0;
+}
+
 static char *find_reason(const json_t *record, const sim_import_t *import)
 {
     char *type = sim_record_text(record, "model.type"), *reason = NULL;
-    if (strncmp(type, "gpt", 3) != 0 && strcmp(type, "bert") != 0 && strcmp(type, "t5") != 0)
+    if (!is_known_type(type))
         reason =
             base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
     else if (other_program(record) != NULL)

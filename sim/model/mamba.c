@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/mamba.h"
+
+#include "sim/base/units.h"
+#include "sim/model/projection.h"
+
+enum {
+    CHUNK = 128, /* mamba_mixer.py, chunk_size */
+    FP32_BYTES = 4,
+};
+
+static uint64_t inner_bytes(const sim_dims_t *d)
+{
+    return d->tokens * d->mamba.inner * d->e;
+}
+
+static uint64_t conv_bytes(const sim_dims_t *d)
+{
+    return d->tokens * d->mamba.conv * d->e;
+}
+
+static uint64_t proj_bytes(const sim_dims_t *d)
+{
+    return d->tokens * d->mamba.proj_rows * d->e;
+}
+
+static uint64_t n_chunks(const sim_dims_t *d)
+{
+    return d->b * base_u64_div_up(d->s, CHUNK);
+}
+
+/* A number for each token and head; a state for each chunk and channel. */
+static uint64_t step_bytes(const sim_dims_t *d)
+{
+    return FP32_BYTES * n_chunks(d) * CHUNK * d->mamba.heads;
+}
+
+static uint64_t n_states(const sim_dims_t *d)
+{
+    return n_chunks(d) * d->mamba.inner * d->mamba.state;
+}
+
+static uint64_t final_state_bytes(const sim_dims_t *d)
+{
+    return FP32_BYTES * d->b * d->mamba.inner * d->mamba.state;
+}
+
+/* C B^T in every chunk and group. */
+static uint64_t product_bytes(const sim_dims_t *d)
+{
+    return FP32_BYTES * n_chunks(d) * d->mamba.groups * CHUNK * CHUNK;
+}
+
+/* Megatron has the sequence first, the scan the batch: with one sample that is the same. */
+static void swap(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t bytes)
+{
+    if (m->d->b > 1)
+        sim_replace(m, t_p, name, bytes);
+}
+
+/* ssd_combined.py, MambaSplitConv1dScanCombinedFn.forward(): the convolution's output and the
+ * states are made again in the backward pass. Returns the gated output. */
+static sim_ref_t scan_forward(sim_model_t *m, sim_ref_t *scanned_p)
+{
+    const sim_dims_t *d = m->d;
+    sim_ref_t conv = sim_new(m->b, "conv_out", conv_bytes(d));
+    sim_ref_t dt = sim_new(m->b, "dt", step_bytes(d));
+    sim_ref_t decay = sim_new(m->b, "decay_sums", step_bytes(d));
+    sim_ref_t in_chunk = sim_new(m->b, "chunk_states", FP32_BYTES * n_states(d));
+    sim_ref_t states = sim_new(m->b, "states", d->e * n_states(d));
+    sim_ref_t final = sim_new(m->b, "final_states", final_state_bytes(d));
+    sim_drop(m->b, in_chunk);
+    sim_ref_t product = sim_new(m->b, "chunk_products", product_bytes(d));
+    sim_ref_t gated = sim_new(m->b, "scan_gated", inner_bytes(d));
+    *scanned_p = sim_new(m->b, "scan_out", inner_bytes(d));
+    sim_ref_t locals[] = { product, conv, dt, decay, states, final };
+    for (size_t i = 0; i < sizeof(locals) / sizeof(locals[0]); i++)
+        sim_drop(m->b, locals[i]);
+    return gated;
+}
+
+sim_ref_t sim_mamba_forward(sim_model_t *m, sim_mamba_save_t *save, sim_ref_t x, bool grad)
+{
+    const sim_dims_t *d = m->d;
+    sim_ref_t residual = sim_keep(m->b, x);
+    m->b->module = SIM_MOD_MAMBA;
+    save->projected =
+        sim_norm_linear_forward(m, &save->in_proj, x, "mamba_projected", proj_bytes(d));
+    swap(m, &save->projected, "mamba_projected_bsd", proj_bytes(d));
+    save->gated = scan_forward(m, &save->scanned);
+    swap(m, &save->gated, "scan_gated_sbd", inner_bytes(d));
+    sim_ref_t normed = sim_new(m->b, "mamba_normed", inner_bytes(d));
+    save->stat = sim_new(m->b, "mamba_norm_stat", FP32_BYTES * d->tokens * d->mamba.groups);
+    sim_ref_t out = sim_row_linear_forward(m, &save->out_proj, normed, inner_bytes(d), "mamba_out");
+    m->b->module = SIM_MOD_RESIDUAL;
+    out = sim_bda_forward(m, &save->bda, out, residual, "mamba_residual");
+    if (!grad) {
+        sim_norm_linear_forget(m, &save->in_proj);
+        sim_forget(m, &save->projected);
+        sim_forget(m, &save->scanned);
+        sim_forget(m, &save->gated);
+        sim_forget(m, &save->stat);
+        sim_row_linear_forget(m, &save->out_proj);
+        sim_drop(m->b, save->bda.mask);
+    }
+    return out;
+}
+
+/* Heads of a group are shared out so that every multiprocessor has work; each part sums the
+ * gradients of B and C by itself (ssd_chunk_state.py, _chunk_state_bwd_db()). */
+static uint64_t n_splits(const sim_dims_t *d)
+{
+    uint64_t ratio = d->mamba.heads / d->mamba.groups;
+    uint64_t per_program = base_u64_div_up(n_chunks(d) * d->mamba.heads, d->n_sms);
+    return base_u64_div_up(ratio, base_u64_min(per_program, ratio));
+}
+
+/* A gradient of every part, and their sum. */
+static sim_ref_t summed(sim_model_t *m, const char *name, uint64_t bytes)
+{
+    sim_ref_t parts = sim_new(m->b, name, n_splits(m->d) * bytes);
+    sim_ref_t sum = sim_new(m->b, name, bytes);
+    sim_drop(m->b, parts);
+    return sum;
+}
+
+/* ssd_combined.py, MambaSplitConv1dScanCombinedFn.backward(). Takes the gated output's gradient;
+ * returns that of the projection's output. */
+static sim_ref_t scan_backward(sim_model_t *m, sim_mamba_save_t *save, sim_ref_t d_gated)
+{
+    const sim_dims_t *d = m->d;
+    uint64_t states_bytes = FP32_BYTES * n_states(d);
+    uint64_t group_bytes = FP32_BYTES * d->tokens * d->mamba.groups * d->mamba.state;
+    sim_ref_t conv = sim_new(m->b, "conv_out", conv_bytes(d));
+    sim_ref_t d_projected = sim_new(m->b, "d_mamba_projected", proj_bytes(d));
+    sim_ref_t d_conv = sim_new(m->b, "d_conv_out", conv_bytes(d));
+    sim_ref_t dt = sim_new(m->b, "dt", step_bytes(d));
+    sim_ref_t decay = sim_new(m->b, "decay_sums", step_bytes(d));
+    sim_ref_t product = sim_new(m->b, "chunk_products", product_bytes(d));
+    sim_ref_t in_chunk = sim_new(m->b, "chunk_states", states_bytes);
+    sim_ref_t states = sim_new(m->b, "states", states_bytes);
+    sim_ref_t final = sim_new(m->b, "final_states", final_state_bytes(d));
+    sim_drop(m->b, in_chunk);
+    sim_ref_t d_scanned = sim_new(m->b, "d_scan_out", inner_bytes(d));
+    sim_ref_t d_states = sim_new(m->b, "d_states", states_bytes);
+    sim_ref_t d_passed = sim_new(m->b, "d_states_passed", d->e * n_states(d));
+    sim_replace(m, &states, "states_cast", d->e * n_states(d));
+    sim_drop(m->b, d_states);
+    sim_ref_t d_dt = sim_new(m->b, "d_dt", step_bytes(d));
+    sim_ref_t d_b = summed(m, "d_b", group_bytes);
+    sim_ref_t d_c = summed(m, "d_c", group_bytes);
+    sim_ref_t d_product = summed(m, "d_chunk_products", product_bytes(d));
+    sim_ref_t locals[] = { conv,      d_conv,   dt,   decay, product, states,   final,
+                           d_scanned, d_passed, d_dt, d_b,   d_c,     d_product };
+    for (size_t i = 0; i < sizeof(locals) / sizeof(locals[0]); i++)
+        sim_drop(m->b, locals[i]);
+    sim_forget(m, &save->projected);
+    sim_forget(m, &save->scanned);
+    sim_drop(m->b, d_gated);
+    return d_projected;
+}
+
+sim_ref_t sim_mamba_backward(sim_model_t *m, sim_mamba_save_t *save, sim_ref_t d_out)
+{
+    const sim_dims_t *d = m->d;
+    m->b->module = SIM_MOD_RESIDUAL;
+    sim_ref_t g = sim_bda_backward(m, &save->bda, d_out);
+    m->b->module = SIM_MOD_MAMBA;
+    g = sim_row_linear_backward(m, &save->out_proj, g, "d_mamba_normed", inner_bytes(d),
+                                d->mamba.inner);
+    sim_replace(m, &g, "d_scan_gated", inner_bytes(d));
+    sim_forget(m, &save->gated);
+    sim_forget(m, &save->stat);
+    swap(m, &g, "d_scan_gated_bsd", inner_bytes(d));
+    g = scan_backward(m, save, g);
+    swap(m, &g, "d_mamba_projected_sbd", proj_bytes(d));
+    g = sim_norm_linear_backward(m, &save->in_proj, g, d->mamba.proj_rows);
+    sim_drop(m->b, d_out); /* the residual's gradient is added to the branch's */
+    return g;
+}
