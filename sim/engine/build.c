@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "sim/engine/fsdp.h"
+#include "sim/engine/fsdp2.h"
 
 /* DDP allocates its buffers on a side stream, which owns its own pool of blocks. */
 enum { DDP_STREAM = 0x1000 };
@@ -145,7 +146,9 @@ bool sim_player_foreach_trained(sim_player_t *p, sim_owned_f visit, void *arg)
 
 bool sim_player_build(sim_player_t *p)
 {
-    if (p->sharding == SIM_SHARDING_UNITS)
+    if (p->scenario->use_torch_fsdp2)
+        return build_model(p) && sim_fsdp2_build(p);
+    if (p->scenario->use_megatron_fsdp)
         return build_model(p) && sim_fsdp_build(p);
     return build_model(p) && wrap_ddp(p) && sim_player_build_optimizer(p);
 }
@@ -153,6 +156,8 @@ bool sim_player_build(sim_player_t *p)
 bool sim_player_zero_grad(sim_player_t *p)
 {
     sim_player_free_statics(p, &p->grad_copies);
+    if (p->scenario->use_torch_fsdp2)
+        sim_fsdp2_zero_grad(p);
     sim_player_release_held(p);
     return true;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "sim/engine/fsdp.h"
+#include "sim/engine/fsdp2.h"
 #include "sim/model/software.h"
 
 enum { FP32_BYTES = 4 };
@@ -213,7 +214,9 @@ static bool params_norm(sim_player_t *p)
 static bool step(sim_player_t *p, bool is_skipped)
 {
     const sim_scenario_t *s = p->scenario;
-    if (p->sharding == SIM_SHARDING_UNITS)
+    if (s->use_torch_fsdp2)
+        return sim_fsdp2_step(p, is_skipped);
+    if (s->use_megatron_fsdp)
         return sim_fsdp_step(p, is_skipped);
     if (has_grad_copies(p) && !sim_player_foreach_owned(p, add_grad_copy, NULL))
         return false;

@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/engine/fsdp.h"
+#include "sim/engine/fsdp2.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,13 @@ static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
     return true;
 }
 
+static bool tell_unit(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op)
+{
+    sim_unit_event_t event = (sim_unit_event_t)op->tensor;
+    return p->scenario->use_torch_fsdp2 ? sim_fsdp2_event(p, c, event, op->slot)
+                                        : sim_fsdp_event(p, c, event, op->slot);
+}
+
 static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots,
                  bool is_deferred)
 {
@@ -201,7 +209,7 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
         case SIM_OP_HOLD:
             break;
         case SIM_OP_UNIT:
-            if (!sim_fsdp_event(p, c, (sim_unit_event_t)op->tensor, op->slot))
+            if (!tell_unit(p, c, op))
                 return false;
             break;
         }

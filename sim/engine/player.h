@@ -41,11 +41,12 @@ typedef struct {
 typedef struct {
     sim_chunk_t chunk;
     sim_ddp_buffer_t ddp[SIM_N_BUFFERS];
-    uint64_t *dealt_to;    /* by parameter, with SIM_SHARDING_DEALT: data parallel rank; owned */
-    struct sim_fsdp *fsdp; /* with SIM_SHARDING_UNITS, else NULL; owned */
-    sim_statics_t params;  /* individual parameters, as long as they are */
-    sim_slots_t *passes;   /* by micro-batch; slots NULL when not in flight */
-    sim_block_t **spare;   /* slot arrays to use again */
+    uint64_t *dealt_to;      /* by parameter, with SIM_SHARDING_DEALT: data parallel rank; owned */
+    struct sim_fsdp *fsdp;   /* with use_megatron_fsdp, else NULL; owned */
+    struct sim_fsdp2 *fsdp2; /* with use_torch_fsdp2, else NULL; owned */
+    sim_statics_t params;    /* individual parameters, as long as they are */
+    sim_slots_t *passes;     /* by micro-batch; slots NULL when not in flight */
+    sim_block_t **spare;     /* slot arrays to use again */
     uint32_t n_spare;
     uint32_t n_deferred; /* passes of this iteration that are deferred */
 } sim_player_chunk_t;

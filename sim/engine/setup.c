@@ -4,6 +4,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/engine/fsdp.h"
+#include "sim/engine/fsdp2.h"
 #include "sim/engine/outside.h"
 #include "sim/model/software.h"
 
@@ -41,7 +42,9 @@ static void init_chunk(sim_player_t *p, uint32_t c)
         ddp.n_shards = sim_place_share(&p->place, (sim_buffer_t)which)->n_shards;
         sim_ddp_buffer_init(&chunk->ddp[which], &chunk->chunk.params, (sim_buffer_t)which, &ddp);
     }
-    if (p->sharding == SIM_SHARDING_UNITS)
+    if (s->use_torch_fsdp2)
+        chunk->fsdp2 = sim_fsdp2_create(s, &chunk->chunk.params, layers);
+    else if (s->use_megatron_fsdp)
         chunk->fsdp = sim_fsdp_create(s, &chunk->chunk.params, layers, ddp.bucket_elements);
     chunk->passes = base_xcalloc(p->n_microbatches, sizeof(*chunk->passes));
     chunk->spare = base_xcalloc(p->n_microbatches, sizeof(*chunk->spare));
@@ -58,6 +61,7 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
     free(chunk->params.items);
     free(chunk->dealt_to);
     sim_fsdp_destroy(chunk->fsdp);
+    sim_fsdp2_destroy(chunk->fsdp2);
     for (int which = 0; which < SIM_N_BUFFERS; which++)
         sim_ddp_buffer_fini(&chunk->ddp[which]);
     sim_chunk_fini(&chunk->chunk);

@@ -31,7 +31,6 @@ typedef struct {
     sim_embedding_save_t decoder_embedding;
     sim_layer_save_t *decoder_layers;
     sim_final_norm_save_t decoder_norm;
-    bool has_units;          /* tell of them */
     sim_loss_save_t *losses; /* of the decoder, then of each depth of multi-token prediction */
     uint32_t n_losses;
     uint64_t in_bytes, out_bytes;
@@ -52,12 +51,6 @@ static uint32_t group_size(const work_t *w, uint32_t i)
     return (uint32_t)base_u64_min(n, w->place->n_layers - i);
 }
 
-static void tell(work_t *w, sim_unit_event_t event, uint32_t unit)
-{
-    if (w->has_units)
-        sim_unit(w->m.b, event, unit);
-}
-
 static sim_ref_t layer_forward(work_t *w, uint32_t i, sim_ref_t x, bool grad)
 {
     w->m.b->layer = (uint16_t)(w->place->first_layer + i);
@@ -65,9 +58,9 @@ static sim_ref_t layer_forward(work_t *w, uint32_t i, sim_ref_t x, bool grad)
     w->m.input_is_constant = i == 0 && w->place->has_embedding && sim_is_frozen(&w->m) &&
                              w->m.s->recompute_granularity != SIM_RECOMPUTE_FULL;
     bool again = !w->m.b->in_forward;
-    tell(w, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, i);
+    sim_tell(&w->m, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, i);
     x = sim_layer_forward(&w->m, &w->layers[i], x, grad);
-    tell(w, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, i);
+    sim_tell(&w->m, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, i);
     return x;
 }
 
@@ -128,9 +121,9 @@ static sim_ref_t layer_backward(work_t *w, uint32_t i, sim_ref_t g)
     if (n > 0 && i + 1 >= kept && i + 1 - kept < n)
         sim_layer_from_host(&w->m, &w->ranges[i + 1 - kept]);
     w->m.b->layer = (uint16_t)(w->place->first_layer + i);
-    tell(w, SIM_UNIT_BACKWARD, i);
+    sim_tell(&w->m, SIM_UNIT_BACKWARD, i);
     g = sim_layer_backward(&w->m, &w->layers[i], g);
-    tell(w, SIM_UNIT_BACKWARD_DONE, i);
+    sim_tell(&w->m, SIM_UNIT_BACKWARD_DONE, i);
     return g;
 }
 
@@ -202,15 +195,13 @@ static void build_forward(work_t *w, sim_tape_t *tape)
     sim_batch_t batch;
     sim_batch_load(&w->m, &batch, w->place);
     if (w->place->has_embedding)
-        tell(w, SIM_UNIT_FORWARD, SIM_UNIT_EMBEDDING);
+        sim_tell(&w->m, SIM_UNIT_FORWARD, SIM_UNIT_EMBEDDING);
     sim_ref_t x = w->place->has_embedding
                       ? sim_embedding_forward(&w->m, &w->embedding, &batch)
                       : sim_given(b, SIM_SLOT_INPUT, "stage_input", w->in_bytes);
     if (w->place->has_embedding)
-        tell(w, SIM_UNIT_FORWARD_DONE, SIM_UNIT_EMBEDDING);
+        sim_tell(&w->m, SIM_UNIT_FORWARD_DONE, SIM_UNIT_EMBEDDING);
     x = layers_forward(w, x);
-    if (w->place->has_loss)
-        tell(w, SIM_UNIT_FORWARD, SIM_UNIT_HEAD);
     bool has_norm = sim_params_has_final_norm(w->m.s, w->place);
     if (has_norm)
         x = sim_final_norm_forward(&w->m, &w->norm, x);
@@ -295,11 +286,10 @@ static void build_backward(work_t *w, sim_tape_t *tape)
         !w->m.s->untie_embeddings_and_output_weights && (w->place->has_embedding || w->mtp.n > 0);
     sim_builder_begin(b, tape, false);
     sim_ref_t pending = SIM_REF_NONE, g;
-    tell(w, SIM_UNIT_PASS, 0);
-    if (w->place->has_loss) {
-        tell(w, SIM_UNIT_BACKWARD, SIM_UNIT_HEAD);
+    sim_tell(&w->m, SIM_UNIT_PASS, 0);
+    if (w->place->has_loss)
         g = losses_backward(w, &pending);
-    } else
+    else
         g = sim_given(b, SIM_SLOT_OUTPUT_GRAD, "output_grad", w->out_bytes);
     if (!tied) {
         sim_drop(b, pending);
@@ -314,14 +304,14 @@ static void build_backward(work_t *w, sim_tape_t *tape)
     if (sim_params_has_final_norm(w->m.s, w->place))
         g = sim_final_norm_backward(&w->m, &w->norm, g);
     if (w->place->has_loss)
-        tell(w, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_HEAD);
+        sim_tell(&w->m, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_HEAD);
     g = layers_backward(w, g);
     if (w->place->has_embedding) {
-        tell(w, SIM_UNIT_BACKWARD, SIM_UNIT_EMBEDDING);
+        sim_tell(&w->m, SIM_UNIT_BACKWARD, SIM_UNIT_EMBEDDING);
         sim_drop(b, sim_embedding_backward(&w->m, &w->embedding, g));
         sim_drop(b, pending);
-        tell(w, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_EMBEDDING);
-        tell(w, SIM_UNIT_PASS_DONE, 0);
+        sim_tell(&w->m, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_EMBEDDING);
+        sim_tell(&w->m, SIM_UNIT_PASS_DONE, 0);
         return;
     }
     sim_drop(b, pending);
@@ -331,7 +321,7 @@ static void build_backward(work_t *w, sim_tape_t *tape)
         g = copy;
     }
     sim_leave(b, g, SIM_SLOT_INPUT_GRAD);
-    tell(w, SIM_UNIT_PASS_DONE, 0);
+    sim_tell(&w->m, SIM_UNIT_PASS_DONE, 0);
 }
 
 /* From multi-token prediction on, the states of all depths go from stage to stage. */
@@ -361,7 +351,7 @@ static void work_init(work_t *w, const topo_chunk_t *place)
 {
     const sim_scenario_t *s = w->m.s;
     w->place = place;
-    w->has_units = sim_sharding_of(s) == SIM_SHARDING_UNITS;
+    w->m.has_units = sim_sharding_of(s) == SIM_SHARDING_UNITS;
     w->layers = base_xcalloc(place->n_layers, sizeof(*w->layers));
     w->group_in = base_xcalloc(place->n_layers, sizeof(*w->group_in));
     w->ranges = base_xcalloc(place->n_layers, sizeof(*w->ranges));

@@ -191,7 +191,9 @@ void sim_loss_forward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t ln_out)
     else if (d->sp)
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
     sim_torch_gemm(m);
+    sim_tell(m, SIM_UNIT_FORWARD, SIM_UNIT_HEAD);
     sim_ref_t logits = sim_new(m->b, "logits", d->logits_bytes);
+    sim_tell(m, SIM_UNIT_FORWARD_DONE, SIM_UNIT_HEAD);
     sim_drop(m->b, gathered);
     if (sim_params_has_output_bias(m->s))
         logits = sim_bert_output_bias(m, logits);
@@ -234,6 +236,7 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *we
     m->b->module = SIM_MOD_LOSS;
     sim_ref_t d_logits = cross_entropy_backward(m, save);
     m->b->module = SIM_MOD_OUTPUT;
+    sim_tell(m, SIM_UNIT_BACKWARD, SIM_UNIT_HEAD);
     if (d->sp && !sim_is_frozen(m))
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
     sim_torch_gemm(m);

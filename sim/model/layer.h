@@ -23,7 +23,14 @@ typedef struct {
      * far, to which every layer adds. */
     const sim_dims_t *encoder_d, *cross_d;
     sim_ref_t context, d_context;
+    bool has_units; /* tell of the units of fully sharded data parallelism */
 } sim_model_t;
+
+static inline void sim_tell(const sim_model_t *m, sim_unit_event_t event, uint32_t unit)
+{
+    if (m->has_units)
+        sim_unit(m->b, event, unit);
+}
 
 /* What an adapter saves. */
 typedef struct {

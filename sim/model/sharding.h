@@ -16,7 +16,7 @@ typedef enum {
     /* Layer-wise without such a layout: whole parameters are dealt out by size; they stay tensors
      * of their own, and all ranks send each other theirs after the step. */
     SIM_SHARDING_DEALT,
-    SIM_SHARDING_UNITS, /* fully sharded: see use_megatron_fsdp */
+    SIM_SHARDING_UNITS, /* fully sharded: use_megatron_fsdp, use_torch_fsdp2 */
 } sim_sharding_t;
 
 sim_sharding_t sim_sharding_of(const sim_scenario_t *scenario);

@@ -531,6 +531,9 @@ static void resolve_optimizer(sim_import_t *import)
     } else {
         refuse(import, find(import, "optimizer"));
     }
+    if (given(import, "torch-fsdp2-no-reshard-after-forward"))
+        emit_bool(import, "optimizer", "torch_fsdp2_reshard_after_forward", false,
+                  "torch-fsdp2-no-reshard-after-forward", NULL);
     if (given(import, "muon-no-split-qkv"))
         emit_bool(import, "optimizer", "muon_split_qkv", false, "muon-no-split-qkv", NULL);
     if (given(import, "no-use-layer-wise-param-layout"))

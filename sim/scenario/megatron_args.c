@@ -172,6 +172,8 @@ static const row_t keys[] = {
     { "use-megatron-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
     { "use-custom-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
     { "data-parallel-sharding-strategy=", NULL, false, "optimizer.data_parallel_sharding_strategy", NULL },
+    { "use-torch-fsdp2", NULL, false, "optimizer.use_torch_fsdp2", NULL },
+    { "torch-fsdp2-no-reshard-after-forward", "torch_fsdp2_reshard_after_forward", true, NULL, NULL },
     { "fsdp-double-buffer", NULL, false, "optimizer.fsdp_double_buffer", NULL },
     { "megatron-fsdp-main-params-dtype=", NULL, false, "optimizer.megatron_fsdp_main_params_dtype", NULL },
     { "megatron-fsdp-main-grads-dtype=", NULL, false, "optimizer.megatron_fsdp_main_grads_dtype", NULL },
@@ -224,7 +226,6 @@ static const row_t unsupported[] = {
     { "outer-dp-sharding-strategy=", NULL, false, NULL, "no_shard" },
     { "enable-full-sharding-in-hsdp", NULL, false, NULL, NULL },
     { "init-model-with-meta-device", NULL, false, NULL, NULL },
-    { "use-torch-fsdp2", NULL, false, NULL, NULL },
     { "cuda-graph-impl=", NULL, false, NULL, "none" },
     { "enable-cuda-graph", NULL, false, NULL, NULL },
     { "external-cuda-graph", NULL, false, NULL, NULL },
@@ -328,8 +329,6 @@ static const struct {
       "disable-dsa-indexer-rotate-activation disable-dsa-indexer-scoring-relu "
       "linear-conv-kernel-dim= linear-key-head-dim= linear-value-head-dim= "
       "linear-num-key-heads= linear-num-value-heads= linear-attention-freq=" },
-    { "use-torch-fsdp2",
-      "torch-fsdp2-no-reshard-after-forward" },
     { "cuda-graph-impl",
       "cuda-graph-scope* cuda-graph-modules* cuda-graph-warmup-steps= "
       "delay-offload-until-cuda-graph" },

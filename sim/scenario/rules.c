@@ -460,6 +460,32 @@ static void fsdp_is_possible(sim_rule_context_t *c)
         sim_rule_broken(c, "use_megatron_fsdp", "adapters are not simulated with it");
 }
 
+/* Megatron-LM's, but for what is not simulated. */
+static void fsdp2_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    static const char key[] = "use_torch_fsdp2";
+    if (!s->use_torch_fsdp2)
+        return;
+    if (s->pipeline_model_parallel_size > 1 || s->expert_model_parallel_size > 1)
+        sim_rule_broken(c, key, "needs pipeline and expert parallel size 1");
+    if (s->use_distributed_optimizer)
+        sim_rule_broken(c, key, "does not go with the distributed optimizer or Megatron-FSDP");
+    if (s->gradient_accumulation_fusion)
+        sim_rule_broken(c, key, "needs gradient_accumulation_fusion = false");
+    if (!s->untie_embeddings_and_output_weights)
+        sim_rule_broken(c, key, "needs untie_embeddings_and_output_weights = true");
+    if (s->fp16)
+        sim_rule_broken(c, key, "does not go with fp16 = true");
+    if (s->optimizer == SIM_OPTIMIZER_MUON)
+        sim_rule_broken(c, key, "does not go with optimizer = muon");
+    if (s->model_type != SIM_MODEL_GPT || s->mtp_num_layers > 0 ||
+        s->peft_scheme != SIM_PEFT_NONE || (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather))
+        sim_rule_broken(c, key,
+                        "is not simulated with other models than gpt, multi-token prediction, "
+                        "adapters or FP8 parameters");
+}
+
 static void offloaded_optimizer_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -605,6 +631,7 @@ static const sim_rule_t rules[] = {
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather", "muon goes without fp16, optimizer instances and FP8 parameters", muon_is_possible },
     { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather mtp_num_layers scheme", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "dim scheme tensor_model_parallel_size", "the rank of adapters is split over tensor parallel ranks", sim_rule_adapters_can_be_split },

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * PyTorch's FSDP2 as Megatron-LM wraps it: layers, embedding and output layer are units whose
+ * parameters are gathered while they run, and whose gradients are reduced as soon as they exist.
+ * PyTorch torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_state}.py;
+ * Megatron-LM megatron/core/distributed/torch_fully_sharded_data_parallel.py. */
+#ifndef SIM_ENGINE_FSDP2_H
+#define SIM_ENGINE_FSDP2_H
+
+#include "sim/engine/player.h"
+
+typedef struct {
+    sim_tensor_t tensor;
+    sim_block_t block; /* SIM_BLOCK_NONE = not there */
+} sim_fsdp2_storage_t;
+
+typedef struct {
+    uint64_t n_elements;               /* rows padded to a multiple of the ranks */
+    uint64_t n_owned;                  /* of a rank */
+    sim_fsdp2_storage_t gathered;      /* as received */
+    sim_fsdp2_storage_t params, grads; /* as parameters of the module */
+    sim_fsdp2_storage_t sharded_grad;
+} sim_fsdp2_unit_t;
+
+typedef struct sim_fsdp2 {
+    sim_fsdp2_unit_t *units; /* n of them, in the order of the forward pass; owned */
+    uint32_t n, n_layers;
+    bool has_embedding;
+    uint32_t last_gathered;           /* unit whose result forward has kept; n = none */
+    sim_fsdp2_storage_t reduce_input; /* of the last reduction */
+} sim_fsdp2_t;
+
+/* The norm after the last layer, in truth the root's, counts to the output layer. */
+sim_fsdp2_t *sim_fsdp2_create(const sim_scenario_t *scenario, const sim_params_t *params,
+                              const topo_chunk_t *place);
+void sim_fsdp2_destroy(sim_fsdp2_t *fsdp); /* takes NULL */
+
+/* Parts of a run; false as in player.h. */
+bool sim_fsdp2_build(sim_player_t *p);
+bool sim_fsdp2_event(sim_player_t *p, sim_player_chunk_t *chunk, sim_unit_event_t event,
+                     uint32_t unit);
+bool sim_fsdp2_step(sim_player_t *p, bool is_skipped);
+void sim_fsdp2_zero_grad(sim_player_t *p);
+
+#endif
