@@ -36,8 +36,8 @@ expect "a printed dump becomes a scenario" 0 '^padded_vocab_size = 32000$' "$MBS
 arguments="--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --bf16"
 echo "$arguments --te-precision-config-file x.yaml" >unsupported.sh
 expect "what is not simulated is an error" 2 'unsupported.sh:1: --te-precision-config-file' "$MBSIM" import unsupported.sh
-echo "$arguments --use-torch-fsdp2" >fsdp.sh
-expect "with --lenient it is a comment" 0 '^; NOT SIMULATED: fsdp.sh:1: --use-torch-fsdp2' "$MBSIM" import --lenient fsdp.sh
+echo "$arguments --optimizer-cuda-graph" >fsdp.sh
+expect "with --lenient it is a comment" 0 '^; NOT SIMULATED: fsdp.sh:1: --optimizer-cuda-graph' "$MBSIM" import --lenient fsdp.sh
 echo "$arguments --recompute-granularity selective --recompute-modules core_attn nonsense" >module.sh
 expect "a wrong value is refused" 2 'nonsense' "$MBSIM" import module.sh
 echo "$arguments --tensor-modle-parallel-size 2" >typo.sh

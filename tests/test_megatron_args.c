@@ -169,7 +169,7 @@ static void what_moves_memory_and_is_not_simulated_is_named(void)
         const char *args, *message; /* message NULL = no complaint */
     } cases[] = {
         { BASE "--te-precision-config-file x.yaml", "--te-precision-config-file x.yaml" },
-        { BASE "--use-torch-fsdp2", "--use-torch-fsdp2" },
+        { BASE "--optimizer-cuda-graph", "--optimizer-cuda-graph" },
         { BASE "--optimizer soap", "--optimizer soap" },
         { BASE "--cuda-graph-impl none", NULL },
         { BASE "--cuda-graph-impl local", "--cuda-graph-impl local" },
