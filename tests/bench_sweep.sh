@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How long a sweep takes: some 200 layouts of Llama-3 70B on 32 GPUs, and many small ones.
+# How long a sweep takes: some 200 layouts of Llama-3 70B on 32 GPUs, on one core and by two processes;
+# and how long one job of 16,384 GPUs.
 . "$TOP_SRCDIR/tests/lib.sh"
 # shellcheck disable=SC2154 # lib.sh sets it
 cd "$work" || exit 99
@@ -30,3 +31,31 @@ for mode in "" --quick; do
     printf "sweep %s llama3-70b on 32 GPUs, %d layouts: %.2f s on one core, %.1f ms a layout\n",
            m == "" ? "(every rank)" : m, n, s, 1000 * s / n }'
 done
+
+start=$(date +%s.%N)
+mpi 2 "$MBSIM" sweep job.ini -q --quick > out.txt || exit 1
+echo "$start $(date +%s.%N) $n" | awk '{
+  printf "sweep --quick, the same by 2 processes: %.2f s, %.0f layouts a second\n", $2 - $1, $3 / ($2 - $1) }'
+
+cat > huge.ini << 'EOS'
+[model]
+preset = deepseek-v3
+[parallel]
+world_size = 16384
+pipeline_model_parallel_size = 16
+expert_model_parallel_size = 64
+decoder_first_pipeline_num_layers = 3
+decoder_last_pipeline_num_layers = 2
+[train]
+micro_batch_size = 1
+global_batch_size = 16384
+seq_length = 4096
+[recompute]
+recompute_granularity = full
+recompute_method = uniform
+recompute_num_layers = 1
+[optimizer]
+use_distributed_optimizer = true
+EOS
+seconds=$(cpu_seconds "$MBSIM" run huge.ini -q)
+echo "run deepseek-v3 on 16384 GPUs, PP16 EP64, every rank: $seconds s on one core"

@@ -133,6 +133,28 @@ expect "two sweeps do not write to one file" 2 'locked.csv: another sweep is wri
 kill "$pid" 2> /dev/null
 wait "$pid" 2> /dev/null
 
+# A file system without locks, played by a library in front of the C library's flock().
+cat > noflock.c <<'EOS'
+#include <errno.h>
+int flock(int fd, int operation);
+int flock(int fd, int operation)
+{
+    (void)fd;
+    (void)operation;
+    errno = ENOLCK;
+    return -1;
+}
+EOS
+if nm -D "$MBSIM" 2> /dev/null | grep -q __asan; then
+  skip "a file system without locks" "not under a sanitizer"
+elif ${CC:-cc} -shared -fPIC -o noflock.so noflock.c 2> /dev/null; then
+  expect "a file system without locks is warned about" 0 'unlocked.csv: cannot be locked .*let no other sweep' \
+    env LD_PRELOAD="$work/noflock.so" "$MBSIM" sweep all.ini --csv unlocked.csv
+  check "and the rows are there" cmp all.csv unlocked.csv
+else
+  skip "a file system without locks" "no shared library can be made"
+fi
+
 sweep none.ini 'tensor_model_parallel_size = 3 5 7\n'
 expect "no legal layout" 2 'none of the 3 combinations of \[sweep\] is legal' "$MBSIM" sweep none.ini
 expect "no legal layout: the rule" 2 '3  the parallel sizes fit world_size' "$MBSIM" sweep none.ini
