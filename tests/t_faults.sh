@@ -21,7 +21,7 @@ fault() {
     fault_victim=$(ps -eo pid=,args= | awk -v at="$work/out/report.json" \
       '$2 ~ /mbsim$/ && index($0, at) { print $1 }' | tail -n 1)
     # All four are there, and have had time to begin.
-    if [ -n "$fault_victim" ] && [ "$(ls "$work/shm" | wc -l)" -ge 4 ]; then break; fi
+    if [ -n "$fault_victim" ] && [ "$(find "$work/shm" -type f | wc -l)" -ge 4 ]; then break; fi
   done
   sleep 1
   fault_begin=$(date +%s)
