@@ -46,6 +46,17 @@ check "64 GPUs with 64 kinds of rank stay below 3 MB" sh -c '
   "$0" run job.ini --set world_size=64 --set tensor_model_parallel_size=1 --set virtual_pipeline_model_parallel_size=4 \
     --set global_batch_size=1024 --set iterations=40 --html large.html >/dev/null && test "$(wc -c <large.html)" -lt 3000000' "$MBSIM"
 
+# ---- pages of studies ----
+{ cat job.ini; printf '[sweep]\npipeline_model_parallel_size = 1 2 4\nmicro_batch_size = 1 2\n'; } > sweep.ini
+expect "a page of a sweep" 0 'layouts: ' "$MBSIM" sweep sweep.ini --csv rows.csv --html sweep.html
+expect "the same from its rows" 0 'layouts: ' "$MBSIM" merge rows.csv --html merged.html
+check "both know the same layouts" sh -c '
+  grep "^{.*\"kind\":\"sweep\"" sweep.html | grep -o "\"axes\":.*" > a
+  grep "^{.*\"kind\":\"sweep\"" merged.html | grep -o "\"axes\":.*" > b; test -s a && cmp a b'
+expect "a page of two reports" 0 'Keys that differ' \
+  "$MBSIM" diff job.ini job.ini --set-b micro_batch_size=2 --html diff.html --json diff.json
+expect "a page of two reports on standard output" 0 '^<!DOCTYPE html>$' "$MBSIM" diff job.ini oom.ini --html -
+
 # ---- the browser ----
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 if [ -z "$browser" ]; then
@@ -73,6 +84,23 @@ for view in "job.html 1280 1" "job.html 400 0" "oom.html 1280 0" "oom.html 400 1
   check "$1 at $2 pixels, scheme $3: charts are drawn" sh -c '
     grep -q "data-category=\"parameters\"" view.dom && grep -q "class=\"pass\"" view.dom &&
     grep -q "class=\"gap\"" view.dom && grep -q "data-kind=\"backward\"" view.dom && grep -q "data-part=" view.dom'
+done
+
+for view in "sweep.html 1280 1" "sweep.html 400 0" "diff.html 1280 0" "diff.html 400 1"; do
+  # shellcheck disable=SC2086 # three words
+  set -- $view
+  dom "$1" "$2" "$3" > view.dom
+  check "$1 at $2 pixels, scheme $3: the program runs to its end" grep -q 'data-ready="yes"' view.dom
+  check "$1 at $2 pixels, scheme $3: nothing on the console" sh -c '! grep CONSOLE dom.err'
+  cp view.dom "${1%.html}.dom"
+done
+check "a dot a layout, and a front" sh -c '
+  dots=$(grep -o "data-status=\"[^>]*" sweep.dom | cat) && n=$(grep -o " d=\"M[^\"]*\"[^>]*data-status" sweep.dom | grep -o "h0" | wc -l)
+  test -n "$dots" && test "$n" = "$(($(wc -l <rows.csv) - 1))" && grep -q "class=\"reserved front\"" sweep.dom'
+for key in allocated_bytes reserved_bytes device_used_bytes; do
+  check "the page of two reports has the differences of $key" sh -c '
+    grep -A3 "^    \"$0\"" diff.json | grep -o -- "[0-9-]*[0-9]" > numbers && test "$(wc -l <numbers)" -ge 3 &&
+    for n in $(head -3 numbers); do grep -q -- "data-bytes=\"$n\"" diff.dom || exit 1; done' "$key"
 done
 
 # number KEY: the first one in the JSON report of the rank $rank.

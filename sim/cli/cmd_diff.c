@@ -8,7 +8,9 @@
 #include "sim/cli/command.h"
 #include "sim/cli/json_file.h"
 #include "sim/cli/load.h"
+#include "sim/cli/page_file.h"
 #include "sim/study/diff.h"
+#include "sim/study/pages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +40,7 @@ static const sim_usage_t usage = {
         "What changed between two scenarios or two reports saved by --json: the keys, then the\n"
         "worst rank and every rank, by category, module and moment. Differences are B less A\n"
         "and add up exactly. A scenario that does not fit is played on a device without end.",
-    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON,
+    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON | SIM_OPTIONS_HTML,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
     .min_operands = 2,
@@ -106,6 +108,26 @@ static int read_both(const diff_options_t *o, json_t *reports[static 2])
     return code;
 }
 
+static int write_page(const sim_options_t *options, const json_t *diff)
+{
+    char *command = sim_cli_command_text(options), *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out != NULL) {
+        sim_diff_text(diff, out);
+        fclose(out);
+    }
+    int code = sim_cli_write_page(options, sim_page_diff(diff, command), text != NULL ? text : "");
+    free(command);
+    free(text);
+    return code;
+}
+
+static bool is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
 static int report(const diff_options_t *o, json_t *reports[static 2], int64_t rank)
 {
     json_t *diff;
@@ -113,10 +135,10 @@ static int report(const diff_options_t *o, json_t *reports[static 2], int64_t ra
     const char *json = o->common.json;
     if (sim_diff_compare(reports[0], reports[1], rank, &diff, &err) != BASE_OK)
         return fail(&err);
-    if (json == NULL || strcmp(json, "-") != 0)
+    if (!is_stdout(json) && !is_stdout(o->common.html))
         sim_diff_text(diff, stdout);
-    int code = 0;
-    if (json != NULL)
+    int code = o->common.html != NULL ? write_page(&o->common, diff) : 0;
+    if (json != NULL && code == 0)
         code = sim_cli_write_json(json, json_incref(diff));
     json_decref(diff);
     return code;

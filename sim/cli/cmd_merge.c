@@ -5,6 +5,7 @@
 #include "sim/base/outfile.h"
 #include "sim/cli/command.h"
 #include "sim/cli/options.h"
+#include "sim/cli/page_file.h"
 #include "sim/study/sweep_summary.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@ static const sim_usage_t usage = {
     .about = "Join the rows that the shards of one sweep have written, say which layouts are\n"
              "missing, and show the best. Files may be CSV or JSON lines. The exit code is 1 when\n"
              "layouts are missing.",
-    .groups = SIM_OPTIONS_JSON | SIM_OPTIONS_CSV,
+    .groups = SIM_OPTIONS_JSON | SIM_OPTIONS_CSV | SIM_OPTIONS_HTML,
     .min_operands = 1,
     .max_operands = MAX_FILES,
 };
@@ -50,12 +51,14 @@ static int report(const sim_options_t *options, const sim_sweep_merge_t *merge)
         code = write_rows(options->csv, &merge->rows, SIM_ROWS_CSV);
     if (options->json != NULL && code == 0)
         code = write_rows(options->json, &merge->rows, SIM_ROWS_JSON);
+    if (options->html != NULL && code == 0)
+        code = sim_cli_write_sweep_page(options, &merge->rows);
     if (code != 0)
         return code;
     if (merge->n_twice > 0)
         base_log(BASE_LOG_WARN, "merge: %" PRIu64 " rows are in two files; each counts once",
                  merge->n_twice);
-    if (!is_stdout(options->csv) && !is_stdout(options->json)) {
+    if (!is_stdout(options->csv) && !is_stdout(options->json) && !is_stdout(options->html)) {
         sim_sweep_print_best(&merge->rows, N_BEST, stdout);
         if (merge->n_missing > 0) {
             printf("\nMISSING: %" PRIu64 " of %" PRIu64 " layouts: ", merge->n_missing,

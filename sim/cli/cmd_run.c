@@ -22,8 +22,6 @@
 #include <sys/stat.h>
 
 static const sim_option_t own[] = {
-    { "html", 0, "FILE", SIM_OPTION_TEXT, offsetof(sim_options_t, html),
-      "write the report as one page for a browser" },
     { "perfetto", 0, "FILE", SIM_OPTION_TEXT, offsetof(sim_options_t, perfetto),
       "write a trace for ui.perfetto.dev: passes, messages and memory by time" },
     { "snapshot", 0, "DIR", SIM_OPTION_TEXT, offsetof(sim_options_t, snapshot),
@@ -36,7 +34,7 @@ static const sim_usage_t usage = {
     .n_own = sizeof(own) / sizeof(own[0]),
     .arguments = "SCENARIO.ini",
     .about = "Simulate one training job and report what every GPU holds at its worst moment.",
-    .groups = SIM_OPTIONS_SIMULATE,
+    .groups = SIM_OPTIONS_SIMULATE | SIM_OPTIONS_HTML,
     .min_operands = 1,
     .max_operands = 1,
 };

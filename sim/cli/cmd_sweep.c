@@ -6,6 +6,7 @@
 #include "sim/cli/command.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/cli/page_file.h"
 #include "sim/cli/progress.h"
 #include "sim/study/sweep.h"
 #include "sim/study/sweep_summary.h"
@@ -47,7 +48,8 @@ static const sim_usage_t usage = {
         "(1..8, 8..64+8, 1..64*2) and, where they split a model over GPUs, auto. --csv and --json\n"
         "get a row a layout, each as soon as it is done (--json: one object a line), so that a\n"
         "sweep that was killed goes on with --resume. Under mpirun all processes take part.",
-    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON | SIM_OPTIONS_CSV | SIM_OPTIONS_PROGRESS,
+    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON | SIM_OPTIONS_CSV | SIM_OPTIONS_PROGRESS |
+              SIM_OPTIONS_HTML,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
     .min_operands = 1,
@@ -132,11 +134,15 @@ static bool fill_options(const sweep_cli_t *cli, sim_sweep_options_t *o)
 
 /* ---- the command ---- */
 
-static void print_summary(const sweep_cli_t *cli, const sim_sweep_options_t *o,
-                          const sim_sweep_t *sweep)
+static int print_summary(const sweep_cli_t *cli, const sim_sweep_options_t *o,
+                         const sim_sweep_t *sweep)
 {
-    if (o->rows_path != NULL && strcmp(o->rows_path, "-") == 0)
-        return;
+    const char *html = cli->common.html;
+    int code = html != NULL ? sim_cli_write_sweep_page(&cli->common, &sweep->rows) : 0;
+    bool takes_stdout = (o->rows_path != NULL && strcmp(o->rows_path, "-") == 0) ||
+                        (html != NULL && strcmp(html, "-") == 0);
+    if (code != 0 || takes_stdout)
+        return code;
     sim_sweep_print_illegal(&sweep->layouts, cli->common.verbose > 0, stdout);
     if (o->n_shards > 1)
         printf("shard %" PRIu32 " of %" PRIu32 ": %" PRIu64 " of them\n",
@@ -144,6 +150,7 @@ static void print_summary(const sweep_cli_t *cli, const sim_sweep_options_t *o,
     if (sweep->n_found > 0)
         printf("%" PRIu64 " rows were there already\n", sweep->n_found);
     sim_sweep_print_best(&sweep->rows, N_BEST, stdout);
+    return 0;
 }
 
 /* Process 0 reads; the others get what it read. */
@@ -196,7 +203,7 @@ static int sweep(const sweep_cli_t *cli)
         if (is_root && found.layouts.n_combinations > 0 && found.layouts.n_legal == 0)
             sim_sweep_print_illegal(&found.layouts, true, stdout);
         else if (is_root && status == BASE_OK)
-            print_summary(cli, &options, &found);
+            code = print_summary(cli, &options, &found);
         sim_sweep_fini(&found);
     }
     sim_scenario_fini(&scenario);

@@ -31,6 +31,9 @@ static const struct {
       { "json", 0, "[FILE]", SIM_OPTION_OUTPUT, FIELD(json), "as JSON, to FILE or stdout" } },
     { SIM_OPTIONS_CSV,
       { "csv", 0, "FILE", SIM_OPTION_TEXT, FIELD(csv), "write the result as CSV; - is stdout" } },
+    { SIM_OPTIONS_HTML,
+      { "html", 0, "FILE", SIM_OPTION_TEXT, FIELD(html),
+        "write the result as one page for a browser" } },
     { SIM_OPTIONS_RANKS,
       { "ranks", 0, "LIST", SIM_OPTION_TEXT, FIELD(ranks), "only these ranks, such as 0,4-7" } },
     { SIM_OPTIONS_PROGRESS,
@@ -222,6 +225,8 @@ int sim_options_parse(const sim_usage_t *usage, int argc, char **argv, void *opt
             optarg = optional_operand(argc, argv);
         store(option, options, optarg);
     }
+    base->argc = argc;
+    base->argv = argv;
     base->operands = argv + optind;
     base->n_operands = (size_t)(argc - optind);
     base_log_level_t level = base->quiet          ? BASE_LOG_ERROR

@@ -34,6 +34,8 @@ typedef struct {
     const char *json, *csv, *ranks, *progress, *snapshot, *html, *perfetto;
     bool quiet;
     int verbose;
+    int argc; /* of argv, as it was parsed: the command, options, operands */
+    char **argv;
     char **operands; /* n_operands, into argv */
     size_t n_operands;
 } sim_options_t;
@@ -47,6 +49,7 @@ enum {
     SIM_OPTIONS_PROGRESS = 1 << 4, /* --progress WHEN */
     SIM_OPTIONS_SIMULATE = (1 << 5) - 1,
     SIM_OPTIONS_LIST = 1 << 5, /* --json [FILE], of commands that only list */
+    SIM_OPTIONS_HTML = 1 << 6, /* --html FILE */
 };
 
 typedef struct {

@@ -7,6 +7,7 @@
 #include "sim/base/outfile.h"
 #include "sim/base/xmem.h"
 #include "sim/cli/json_file.h"
+#include "sim/cli/page_file.h"
 #include "sim/report/page.h"
 #include "sim/report/perfetto.h"
 
@@ -32,57 +33,6 @@ static int write_csv(const char *path, const sim_report_t *report)
     return end(status, &err);
 }
 
-/* ---- the page ---- */
-
-static bool is_plain(const char *word)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-    return *word != '\0' && word[strspn(word, plain)] == '\0';
-}
-
-/* One word as a shell reads it back. */
-static void put_word(FILE *out, const char *word)
-{
-    fputc(' ', out);
-    if (is_plain(word)) {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (const char *s = word; *s != '\0'; s++) {
-        if (*s == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*s, out);
-    }
-    fputc('\'', out);
-}
-
-/* What the page says of itself; the caller frees. */
-static char *command_text(const sim_options_t *options)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    if (out == NULL)
-        return base_xstrdup("mbsim run");
-    fputs("mbsim run", out);
-    put_word(out, options->operands[0]);
-    for (size_t i = 0; i < options->sets.n; i++) {
-        fputs(" --set", out);
-        put_word(out, options->sets.text[i]);
-    }
-    if (options->ranks != NULL) {
-        fputs(" --ranks", out);
-        put_word(out, options->ranks);
-    }
-    fputs(" --html", out);
-    put_word(out, options->html);
-    fclose(out);
-    return text;
-}
-
 static char *report_text(const sim_report_t *report)
 {
     char *text = NULL;
@@ -101,21 +51,16 @@ static char *report_text(const sim_report_t *report)
 static int write_page(const sim_report_t *report, const sim_options_t *options)
 {
     base_err_t err;
-    base_outfile_t *out;
     json_t *page = NULL;
-    char *command = command_text(options);
+    char *command = sim_cli_command_text(options);
     base_status_t status = sim_page_run(report, command, &page, &err);
     free(command);
-    if (status == BASE_OK)
-        status = base_outfile_open(options->html, &out, &err);
-    if (status == BASE_OK) {
-        char *text = report_text(report);
-        sim_page_write(page, text, base_outfile_stream(out));
-        free(text);
-        status = base_outfile_commit(out, &err);
-    }
-    json_decref(page);
-    return end(status, &err);
+    if (status != BASE_OK)
+        return end(status, &err);
+    char *text = report_text(report);
+    int code = sim_cli_write_page(options, page, text);
+    free(text);
+    return code;
 }
 
 static int write_trace(const char *path, const sim_report_t *report)

@@ -122,5 +122,5 @@ function runPage(job) {
     + ' · simulated, not measured · 1 GiB = 1,073,741,824 bytes · this page is one file and asks the network for nothing');
 }
 
-runPage(DATA);
+({ run: runPage, sweep: sweepPage, diff: diffPage })[DATA.kind](DATA);
 document.body.dataset.ready = 'yes';
