@@ -87,7 +87,8 @@ static void make_grid(maker_t *m)
     maybe(m, 60, "sequence_parallel", "true");
     maybe(m, 20, "use_tp_pp_dp_mapping", "true");
     maybe(m, 20, "deallocate_pipeline_outputs", "false");
-    maybe(m, 20, "overlap_p2p_communication", "false");
+    if (!maybe(m, 20, "overlap_p2p_communication", "false") && m->vpp > 1)
+        maybe(m, 20, "overlap_p2p_communication_warmup_flush", "true");
     ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a");
     uint64_t micro_batch = set_count(m, "micro_batch_size", PICK(m, 1, 1, 2, 3));
     uint64_t n_microbatches = m->vpp > 1 ? m->pp * PICK(m, 1, 2, 3, 6) : PICK(m, 1, 2, 3, 5, 8, 20);
@@ -178,7 +179,8 @@ static void make_precision(maker_t *m)
     if (!maybe(m, 30, "fp8", "hybrid"))
         return;
     ONE_OF(m, "fp8_recipe", "delayed", "tensorwise", "blockwise", "mxfp8");
-    maybe(m, 30, "fp8_param_gather", "true");
+    if (maybe(m, 30, "fp8_param_gather", "true") && m->s->fp8_recipe == SIM_FP8_MXFP8)
+        maybe(m, 50, "reuse_grad_buf_for_mxfp8_param_ag", "true");
     maybe(m, 30, "disable_parameter_transpose_cache", "true");
     maybe(m, 30, "first_last_layers_bf16", "true");
     if (m->s->context_parallel_size == 1)
@@ -218,7 +220,8 @@ static void make_precise_optimizer(maker_t *m)
 
 static void make_optimizer(maker_t *m)
 {
-    maybe(m, 15, "optimizer", "sgd");
+    if (!maybe(m, 15, "optimizer", "sgd"))
+        maybe(m, 10, "optimizer", "muon");
     if (maybe(m, 60, "use_distributed_optimizer", "true") && m->pp == 1)
         maybe(m, 20, "ddp_pad_buckets_for_high_nccl_busbw", "true");
     if (m->s->use_distributed_optimizer && m->s->num_experts == 0 && chance(m, 20))
@@ -249,6 +252,10 @@ static void make_experts(maker_t *m)
         set_count(m, "moe_shared_expert_intermediate_size", m->tp * PICK(m, 8, 100));
     ONE_OF(m, "moe_token_dispatcher_type", "allgather", "alltoall", "alltoall", "flex");
     ONE_OF(m, "moe_flex_dispatcher_backend", "deepep", "hybridep");
+    if (m->s->moe_token_dispatcher_type == SIM_DISPATCHER_ALLTOALL && chance(m, 20)) {
+        ONE_OF(m, "moe_expert_capacity_factor", "1", "1.5");
+        maybe(m, 50, "moe_pad_expert_input_to_capacity", "true");
+    }
     maybe(m, 70, "moe_grouped_gemm", "true");
     maybe(m, 50, "moe_permute_fusion", "true");
     maybe(m, 30, "moe_router_dtype", "fp32");
@@ -263,8 +270,10 @@ static void make_latent_attention(maker_t *m)
         return;
     set(m, "multi_latent_attention", "true");
     set_count(m, "kv_lora_rank", PICK(m, 8, 64));
-    if (chance(m, 50))
+    if (chance(m, 50)) {
         set_count(m, "q_lora_rank", PICK(m, 8, 64));
+        maybe(m, 30, "mla_down_proj_fusion", "true");
+    }
     set_count(m, "qk_head_dim", PICK(m, 8, 32));
     set_count(m, "qk_pos_emb_head_dim", PICK(m, 4, 16));
     set_count(m, "v_head_dim", PICK(m, 8, 32));
@@ -307,6 +316,65 @@ static void make_offload(maker_t *m)
     }
 }
 
+/* Keys that seldom have another value than their default. */
+static void make_rarities(maker_t *m)
+{
+    static const char *const rare[][4] = {
+        { "model_type", "bert" },
+        { "rotary_percent", "0.5", "0" },
+        { "add_qkv_bias", "true" },
+        { "apply_query_key_layer_scaling", "true" },
+        { "moe_shared_expert_overlap", "true" },
+        { "moe_shared_expert_gate", "true" },
+        { "moe_router_fusion", "true" },
+        { "moe_router_score_function", "sigmoid" },
+        { "moe_router_pre_softmax", "true" },
+        { "moe_router_enable_expert_bias", "true" },
+        { "moe_router_load_balancing_type", "none", "seq_aux_loss", "sinkhorn" },
+        { "moe_aux_loss_coeff", "0.01" },
+        { "moe_z_loss_coeff", "0.001" },
+        { "account_for_embedding_in_pipeline_split", "true" },
+        { "account_for_loss_in_pipeline_split", "true" },
+        { "bias_activation_fusion", "false" },
+        { "deterministic_mode", "true" },
+        { "num_layers_at_start_in_bf16", "0", "2" },
+        { "overlap_param_gather", "true" },
+        { "ddp_num_buckets", "1", "5" },
+        { "main_grads_dtype", "bf16" },
+        { "cpu_offloading_num_layers", "1", "2" },
+        { "empty_unused_memory_level", "1", "2" },
+        { "muon_tp_mode", "distributed", "blockwise" },
+        { "muon_split_qkv", "false" },
+        { "muon_scalar_optimizer", "lion" },
+        { "use_layer_wise_param_layout", "false" },
+        { "decoupled_lr", "true" },
+        { "normalize_moe_lora", "true" },
+        { "addresses", "bump", "down" },
+        { "cublas_workspace_config", ":4096:8", ":0:0" },
+    };
+    for (size_t i = 0; i < sizeof(rare) / sizeof(rare[0]); i++) {
+        size_t n = 1;
+        while (n < 4 && rare[i][n] != NULL)
+            n++;
+        if (chance(m, 3))
+            set(m, rare[i][0], rare[i][1 + random_below(&m->r, n - 1)]);
+    }
+}
+
+static void make_fsdp(maker_t *m)
+{
+    if (!maybe(m, 8, "use_megatron_fsdp", "true"))
+        return;
+    set(m, "use_distributed_optimizer", "true");
+    ONE_OF(m, "data_parallel_sharding_strategy", "no_shard", "optim", "optim_grads",
+           "optim_grads_params", "optim_grads_params");
+    maybe(m, 30, "fsdp_double_buffer", "true");
+    maybe(m, 30, "megatron_fsdp_main_params_dtype", "auto");
+    maybe(m, 30, "megatron_fsdp_main_grads_dtype", "fp32");
+    if (chance(m, 50))
+        set_count(m, "suggested_communication_unit_size", PICK(m, 1, 10000, 1000000));
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -322,6 +390,8 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_optimizer(&m);
     make_adapters(&m);
     make_offload(&m);
+    make_fsdp(&m);
+    make_rarities(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     maybe(&m, 30, "conf", "expandable_segments:True");
     if (chance(&m, 20))

