@@ -58,6 +58,10 @@ echo '{"schema": "mbsim.sweep/1"}' > other.json
 expect "another schema" 2 'other.json: schema is mbsim.sweep/1, not mbsim.report/1' "$MBSIM" diff a.ini other.json
 echo '{"schema": "mbsim.report/1", "scenario": {}, "verdict": {"worst_rank": 0}, "ranks": [{}]}' > part.json
 expect "a part of a report" 2 'part.json: ranks\[0\] is not complete' "$MBSIM" diff part.json a.ini
+jq '.ranks[7].rank = 4000000000' a.json > far.json
+expect "a rank beyond any job" 2 'far.json: ranks\[7\]: its rank is out of order' "$MBSIM" diff far.json a.ini
+jq '.ranks[1].rank = 0' a.json > again.json
+expect "a rank that is there twice" 2 'ranks\[1\]: its rank is out of order' "$MBSIM" diff again.json a.ini
 head -c 1000 a.json > torn.json
 expect "a torn report" 2 '^mbsim: diff: torn.json:[0-9]+: ' "$MBSIM" diff torn.json a.ini
 expect "one operand" 2 'A B is missing' "$MBSIM" diff a.ini

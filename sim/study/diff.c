@@ -12,6 +12,8 @@
 
 #define REPORT_SCHEMA "mbsim.report/1"
 
+enum { MAX_RANKS = 1 << 20 }; /* as world_size */
+
 /* ---- reports ---- */
 
 static base_status_t report_of(const sim_scenario_t *scenario, const char *name, json_t **report_p,
@@ -72,6 +74,11 @@ base_status_t sim_diff_simulate(const sim_scenario_t *scenario, const char *name
     return status;
 }
 
+static json_int_t number_at(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
 static bool has_number(const json_t *object, const char *key)
 {
     return json_is_integer(json_object_get(object, key));
@@ -101,9 +108,15 @@ static base_status_t check_report(const char *name, const json_t *report, base_e
         return base_err_set(err, BASE_ERR_PARSE,
                             "%s: has no scenario, no verdict or no ranks: not a whole report",
                             name);
+    json_int_t last = -1;
     for (size_t i = 0; i < json_array_size(ranks); i++) {
-        if (!is_rank(json_array_get(ranks, i)))
+        const json_t *rank = json_array_get(ranks, i);
+        if (!is_rank(rank))
             return base_err_set(err, BASE_ERR_PARSE, "%s: ranks[%zu] is not complete", name, i);
+        if (number_at(rank, "rank") <= last || number_at(rank, "rank") >= MAX_RANKS)
+            return base_err_set(err, BASE_ERR_PARSE, "%s: ranks[%zu]: its rank is out of order",
+                                name, i);
+        last = number_at(rank, "rank");
     }
     return BASE_OK;
 }
@@ -124,11 +137,6 @@ base_status_t sim_diff_parse(const char *name, const char *text, size_t length, 
 }
 
 /* ---- comparison ---- */
-
-static json_int_t number_at(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
 
 /* {"a": .., "b": .., "difference": ..} */
 static json_t *triple(json_int_t a, json_int_t b)

@@ -7,7 +7,6 @@
 #include "sim/report/rank_list.h"
 #include "sim/study/diff.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,64 +142,74 @@ static void print_rank(const json_t *rank, FILE *out)
 
 /* ---- all ranks ---- */
 
-/* Ranks that change by the same. */
+/* By how much a rank changes. */
 typedef struct {
     json_int_t allocated, reserved;
-    bool *is_in; /* by place in the list; owned */
-} group_t;
+    uint32_t rank;
+} rank_change_t;
 
-static int by_group_change(const void *a, const void *b)
+/* Biggest change of what is reserved first; ranks that change by the same are neighbours. */
+static int by_rank_change(const void *a, const void *b)
 {
-    const group_t *x = a, *y = b;
-    json_int_t cx = x->reserved < 0 ? -x->reserved : x->reserved;
-    json_int_t cy = y->reserved < 0 ? -y->reserved : y->reserved;
-    return cx != cy ? (cx > cy ? -1 : 1) : 0;
+    const rank_change_t *x = a, *y = b;
+    json_int_t size_x = x->reserved < 0 ? -x->reserved : x->reserved;
+    json_int_t size_y = y->reserved < 0 ? -y->reserved : y->reserved;
+    if (size_x != size_y)
+        return size_x > size_y ? -1 : 1;
+    if (x->reserved != y->reserved)
+        return x->reserved > y->reserved ? -1 : 1;
+    if (x->allocated != y->allocated)
+        return x->allocated > y->allocated ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static void add_to_group(group_t **groups, size_t *n_p, json_int_t allocated, json_int_t reserved,
-                         uint32_t rank, uint32_t n_ranks)
+static bool same_change(const rank_change_t *a, const rank_change_t *b)
 {
-    size_t g = 0;
-    while (g < *n_p && ((*groups)[g].allocated != allocated || (*groups)[g].reserved != reserved))
-        g++;
-    if (g == *n_p) {
-        *groups = base_xrealloc(*groups, *n_p + 1, sizeof(**groups));
-        (*groups)[(*n_p)++] = (group_t){ allocated, reserved, base_xcalloc(n_ranks, sizeof(bool)) };
-    }
-    (*groups)[g].is_in[rank] = true;
+    return a->allocated == b->allocated && a->reserved == b->reserved;
+}
+
+static void print_group(FILE *out, const rank_change_t *group, size_t n, uint32_t n_ranks)
+{
+    char list[LIST_TEXT], allocated[SIGNED_TEXT], reserved[SIGNED_TEXT];
+    bool *is_in = base_xcalloc(n_ranks, sizeof(*is_in));
+    for (size_t i = 0; i < n; i++)
+        is_in[group[i].rank] = true;
+    fprintf(out, "  %-*s %13s %13s\n", LIST_TEXT,
+            sim_rank_list_format(is_in, n_ranks, list, sizeof(list)),
+            signed_bytes(group->allocated, allocated), signed_bytes(group->reserved, reserved));
+    free(is_in);
 }
 
 static void print_ranks(const json_t *ranks, FILE *out)
 {
-    if (json_array_size(ranks) == 0) {
+    if (!json_is_array(ranks)) {
         fputs("The jobs have different ranks, so only these two are compared.\n", out);
         return;
     }
-    group_t *groups = NULL;
-    size_t n = 0, n_listed = json_array_size(ranks);
-    uint32_t n_ranks =
-        1 + (uint32_t)at(json_object_get(json_array_get(ranks, n_listed - 1), "rank"), "a");
-    for (size_t i = 0; i < n_listed; i++) {
+    size_t n = json_array_size(ranks), n_groups = 0;
+    uint32_t n_ranks = 0;
+    rank_change_t *changes = base_xcalloc(n, sizeof(*changes));
+    for (size_t i = 0; i < n; i++) {
         const json_t *r = json_array_get(ranks, i);
-        add_to_group(&groups, &n, at(json_object_get(r, "allocated_bytes"), "difference"),
-                     at(json_object_get(r, "reserved_bytes"), "difference"),
-                     (uint32_t)at(json_object_get(r, "rank"), "a"), n_ranks);
+        changes[i] =
+            (rank_change_t){ .allocated = at(json_object_get(r, "allocated_bytes"), "difference"),
+                             .reserved = at(json_object_get(r, "reserved_bytes"), "difference"),
+                             .rank = (uint32_t)at(json_object_get(r, "rank"), "a") };
+        n_ranks = changes[i].rank + 1; /* ascending */
     }
-    assert(groups != NULL);
-    qsort(groups, n, sizeof(*groups), by_group_change);
+    if (n > 0)
+        qsort(changes, n, sizeof(*changes), by_rank_change);
     fprintf(out, "Change of every rank, biggest first:\n  %-*s %13s %13s\n", LIST_TEXT, "ranks",
             "allocated", "reserved");
-    for (size_t g = 0; g < n; g++) {
-        char list[LIST_TEXT], a[SIGNED_TEXT], b[SIGNED_TEXT];
-        if (g < N_GROUPS)
-            fprintf(out, "  %-*s %13s %13s\n", LIST_TEXT,
-                    sim_rank_list_format(groups[g].is_in, n_ranks, list, sizeof(list)),
-                    signed_bytes(groups[g].allocated, a), signed_bytes(groups[g].reserved, b));
-        free(groups[g].is_in);
+    for (size_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && same_change(&changes[end], &changes[first]);)
+            end++;
+        if (n_groups++ < N_GROUPS)
+            print_group(out, changes + first, end - first, n_ranks);
     }
-    if (n > N_GROUPS)
-        fprintf(out, "  and %zu more lines\n", n - N_GROUPS);
-    free(groups);
+    if (n_groups > N_GROUPS)
+        fprintf(out, "  and %zu more lines\n", n_groups - N_GROUPS);
+    free(changes);
 }
 
 static void print_side(FILE *out, const char *label, const json_t *side)
