@@ -57,6 +57,9 @@ expect "it runs" 0 'FITS' "$MBSIM" run t5.ini
 expect "T5 has one stage" 2 't5 needs pipeline_model_parallel_size = 1' "$MBSIM" run --set world_size=2 --set pp=2 t5.ini
 expect "a decoder needs T5" 2 'decoder_num_layers: needs model_type = t5' "$MBSIM" run --set model_type=gpt t5.ini
 
+echo "pretrain_bert.py $arguments --bert-no-binary-head --vocab-size 1000 --tokenizer-type NullTokenizer" >bert.sh
+expect "a flag that switches off does" 0 '^bert_binary_head = false$' "$MBSIM" import bert.sh
+
 hybrid="--hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --bf16 --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"
 echo "pretrain_mamba.py $hybrid --hybrid-override-pattern M-M* --mamba-state-dim 16 --mamba-num-groups 2 --num-layers 9 --vocab-size 1000 --tokenizer-type NullTokenizer" >hybrid.sh
 expect "a pattern makes a hybrid" 0 '^hybrid_layer_pattern = M-M\*$' "$MBSIM" import hybrid.sh

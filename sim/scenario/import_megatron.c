@@ -96,7 +96,8 @@ static void emit_or_default(sim_import_t *import, const char *section, const cha
     emit(import, section, key, value != NULL ? value : missing, value != NULL ? name : NULL, NULL);
 }
 
-/* Rows of the table that name a key: the value as it stands. */
+/* Rows of the table that name a key: the value as it stands; a flag that switches off says false.
+ */
 static void emit_plain_keys(sim_import_t *import)
 {
     sim_arg_t arg;
@@ -108,7 +109,7 @@ static void emit_plain_keys(sim_import_t *import)
         size_t length = (size_t)(dot - arg.key);
         for (const char *const *s = sim_sections; *s != NULL; s++)
             if (strlen(*s) == length && strncmp(*s, arg.key, length) == 0)
-                emit(import, *s, dot + 1, a->value, arg.name, NULL);
+                emit(import, *s, dot + 1, arg.negated ? "false" : a->value, arg.name, NULL);
     }
 }
 
