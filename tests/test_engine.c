@@ -391,8 +391,8 @@ static void check_shares(const trial_t *t)
     const topo_grid_t *g = &t->s.grid;
     topo_coord_t mine, coord;
     uint64_t sums[2] = { 0 };
-    if (!t->s.use_distributed_optimizer || t->s.use_megatron_fsdp ||
-        t->s.optimizer == SIM_OPTIMIZER_MUON)
+    sim_sharding_t sharding = sim_sharding_of(&t->s);
+    if (sharding == SIM_SHARDING_NONE || sharding == SIM_SHARDING_UNITS)
         return;
     topo_grid_coord(g, t->rank, &mine, NULL);
     for (uint32_t rank = 0; rank < g->world_size; rank++) {
