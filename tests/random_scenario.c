@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t random_next(random_t *r)
 {
@@ -185,6 +186,17 @@ static void make_precision(maker_t *m)
     maybe(m, 30, "first_last_layers_bf16", "true");
     if (m->s->context_parallel_size == 1)
         maybe(m, 20, "fp8_dot_product_attention", "true");
+}
+
+/* Once the GPU is known. */
+static void make_fp4(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    if (s->fp8 != SIM_FP8_NONE || !s->bf16 || s->tp_comm_overlap ||
+        strncmp(s->gpu, "b200", 4) != 0 || !maybe(m, 50, "fp4", "e2m1"))
+        return;
+    if (s->optimizer != SIM_OPTIMIZER_MUON)
+        maybe(m, 50, "fp4_param_gather", "true");
 }
 
 static void make_recompute(maker_t *m)
@@ -393,6 +405,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_fsdp(&m);
     make_rarities(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
+    make_fp4(&m);
     maybe(&m, 30, "conf", "expandable_segments:True");
     if (chance(&m, 20))
         set_count(&m, "software_date", PICK(&m, 20240101, 20250101, 20260601));

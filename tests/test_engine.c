@@ -152,17 +152,18 @@ static void check_statics(const trial_t *t)
     if (t->s.use_megatron_fsdp)
         return;
     uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(&t->s)), n = t->r.n_parameters;
-    uint64_t param_bytes = t->s.fp8_param_gather && t->s.fp8 != SIM_FP8_NONE ? 1 : e;
+    uint64_t param_bytes = sim_has_quantized_params(&t->s) ? 1 : e;
+    uint64_t halves = sim_has_quantized_params(&t->s) && t->s.fp4 != SIM_FP4_NONE ? 2 : 1;
     uint64_t grad_bytes = t->s.accumulate_allreduce_grads_in_fp32 ? 4 : e;
     uint64_t states = (e == 2) + (t->s.optimizer == SIM_OPTIMIZER_ADAM ? 2 : 1);
     bool frozen = t->s.peft_scheme != SIM_PEFT_NONE; /* then almost nothing is trained */
-    uint64_t least = n * (param_bytes + (frozen ? 0 : grad_bytes));
+    uint64_t least = n * param_bytes / halves + (frozen ? 0 : n * grad_bytes);
     if (!t->s.use_distributed_optimizer && !frozen)
         least += n * states * 4;
     uint64_t end = t->r.iterations[t->r.n_iterations - 1].allocated_bytes;
     CHECK(t, end >= least);
     CHECK(t, t->r.max_allocated_bytes >= end);
-    CHECK(t, sim_holders_category(&t->r.at_peak, SIM_CAT_PARAMETERS) >= n * param_bytes);
+    CHECK(t, sim_holders_category(&t->r.at_peak, SIM_CAT_PARAMETERS) >= n * param_bytes / halves);
 }
 
 static void peaks_contain_the_static_part(void)

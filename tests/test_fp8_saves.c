@@ -35,7 +35,7 @@ static bool make(sim_scenario_t *s, const char *settings, base_diag_t *diag)
     return sim_scenario_resolve(s, diag) && ok;
 }
 
-static uint64_t saved(const char *settings)
+static uint64_t at_peak(const char *settings, sim_category_t category)
 {
     sim_scenario_t s;
     base_diag_t diag;
@@ -47,11 +47,16 @@ static uint64_t saved(const char *settings)
     if (!ok)
         printf("# %s: %s\n", settings, diag.n > 0 ? diag.text[0] : "?");
     CU_ASSERT_TRUE_FATAL(ok);
-    uint64_t bytes = sim_holders_category(&r.at_peak, SIM_CAT_ACTIVATIONS);
+    uint64_t bytes = sim_holders_category(&r.at_peak, category);
     sim_rank_result_fini(&r);
     base_diag_fini(&diag);
     sim_scenario_fini(&s);
     return bytes;
+}
+
+static uint64_t saved(const char *settings)
+{
+    return at_peak(settings, SIM_CAT_ACTIVATIONS);
 }
 
 static void expect_equal(uint64_t got, uint64_t expected, const char *what)
@@ -89,12 +94,44 @@ static void attention_in_fp8_saves_half(void)
                  "MXFP8 has rows, columns and scales");
 }
 
+#define B200 "device.gpu=b200 "
+#define FP4  B200 "precision.fp4=e2m1 "
+#define TP2  "parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true "
+
+static void fp4_takes_nine_sixteenths_of_a_byte(void)
+{
+    const uint64_t h = 1024, rows = (uint64_t)LAYERS * TOKENS;
+    expect_equal(saved(B200 FP8("mxfp8")) - saved(FP4), rows * (2 * h + FFN) * 15 / 32,
+                 "inputs of qkv, fc1 and fc2");
+    /* Rows and columns of the norms' outputs, which are gathered. */
+    expect_equal(saved(B200 TP2 FP8("mxfp8")) - saved(FP4 TP2),
+                 rows * (FFN / 2) * 15 / 32 - rows * h * 3 / 32, "with sequence parallel");
+    expect_equal(saved(FP4 TP2 "precision.first_last_layers_bf16=true "
+                               "precision.num_layers_at_start_in_bf16=4 "
+                               "precision.num_layers_at_end_in_bf16=4"),
+                 saved(B200 TP2), "not in layers in bf16");
+}
+
+static void fp4_parameters_take_half_a_byte(void)
+{
+    const uint64_t h = 1024, n = LAYERS * h * ((Q + 2 * KV) + Q + 3 * FFN);
+    expect_equal(at_peak(FP4, SIM_CAT_PARAMETERS) -
+                     at_peak(FP4 "precision.fp4_param_gather=true", SIM_CAT_PARAMETERS),
+                 n * 3 / 2, "parameters");
+}
+
 static void wrong_combinations_are_refused(void)
 {
     static const char *const cases[][2] = {
         { DPA, "test: precision.fp8_dot_product_attention: needs fp8" },
         { STORE "model.activation_func=gelu",
           "test: precision.activation_func_fp8_input_store: needs activation_func = swiglu" },
+        { FP4 FP8("mxfp8"), "test: precision.fp4: not together with fp8" },
+        { "precision.fp4=e2m1",
+          "test: precision.fp4: needs a Blackwell GPU, which h100-80gb-sxm is not" },
+        { FP4 TP2 "parallel.tp_comm_overlap=true",
+          "test: precision.fp4: with tp_comm_overlap it is not simulated" },
+        { "precision.fp4_param_gather=true", "test: precision.fp4_param_gather: needs fp4" },
         { "precision.reuse_grad_buf_for_mxfp8_param_ag=true",
           "test: precision.reuse_grad_buf_for_mxfp8_param_ag: needs fp8_recipe = mxfp8 and "
           "fp8_param_gather = true" },
@@ -116,6 +153,8 @@ int main(void)
     CU_TestInfo tests[] = {
         { "the input of swiglu takes a byte", the_input_of_swiglu_takes_a_byte },
         { "attention in FP8 saves half", attention_in_fp8_saves_half },
+        { "FP4 takes nine sixteenths of a byte", fp4_takes_nine_sixteenths_of_a_byte },
+        { "FP4 parameters take half a byte", fp4_parameters_take_half_a_byte },
         { "wrong combinations are refused", wrong_combinations_are_refused },
         CU_TEST_INFO_NULL,
     };

@@ -9,10 +9,12 @@
 /* DDP allocates its buffers on a side stream, which owns its own pool of blocks. */
 enum { DDP_STREAM = 0x1000 };
 
-/* Bytes of a parameter element as stored. */
-static uint64_t param_bytes(const sim_player_t *p, sim_buffer_t buffer)
+/* Bytes of `n` elements of parameters as stored; scales are counted with the other layout. */
+static uint64_t param_bytes(const sim_player_t *p, sim_buffer_t buffer, uint64_t n)
 {
-    return sim_buffer_is_fp8(buffer) ? 1 : p->dims.e;
+    if (!sim_buffer_is_fp8(buffer))
+        return n * p->dims.e;
+    return sim_recipe(p->scenario) == SIM_NVFP4 ? n / 2 : n;
 }
 
 static bool build_model(sim_player_t *p)
@@ -24,7 +26,7 @@ static bool build_model(sim_player_t *p)
         for (uint32_t i = 0; i < chunk->chunk.params.n; i++) {
             const sim_param_t *param = &chunk->chunk.params.params[i];
             sim_tensor_t tensor = { .name = param->name,
-                                    .bytes = param->n_elements * param_bytes(p, param->buffer),
+                                    .bytes = param_bytes(p, param->buffer, param->n_elements),
                                     .layer = param->layer,
                                     .category = SIM_CAT_PARAMETERS,
                                     .module = param->module };
@@ -51,7 +53,7 @@ static bool needs_gather_buffer(const sim_player_t *p, sim_buffer_t buffer)
 {
     const sim_scenario_t *s = p->scenario;
     return sim_sharding_has_param_buffer(p->sharding) && sim_buffer_is_fp8(buffer) &&
-           s->fp8_recipe == SIM_FP8_MXFP8 && !s->reuse_grad_buf_for_mxfp8_param_ag;
+           sim_recipe(s) == SIM_FP8_MXFP8 && !s->reuse_grad_buf_for_mxfp8_param_ag;
 }
 
 /* With the distributed optimizer the parameters move into contiguous buffers; both copies and the
@@ -66,7 +68,7 @@ static bool wrap_ddp(sim_player_t *p)
         for (int which = 0; which < SIM_N_BUFFERS; which++) {
             uint64_t n = chunk->ddp[which].n_elements;
             if (moves && !add_buffer(p, "param_data", SIM_CAT_PARAMETERS,
-                                     n * param_bytes(p, (sim_buffer_t)which)))
+                                     param_bytes(p, (sim_buffer_t)which, n)))
                 return false;
             if (needs_gather_buffer(p, (sim_buffer_t)which) &&
                 !add_buffer(p, "param_gather_data", SIM_CAT_PARAMETERS, n * p->dims.e))

@@ -369,8 +369,10 @@ static void rates(step_clock_t *c)
     t->bubble_fraction = (double)t->bubble_ns / (double)t->step_ns;
     t->tokens_per_s = (double)s->seq_length * (double)s->global_batch_size / seconds;
     t->tflops_per_s = t->model_flops / seconds / (double)s->grid.world_size / 1e12;
-    bool fp8 = s->fp8 != SIM_FP8_NONE && s->gpu_p->fp8_tflops > 0;
-    t->mfu = t->tflops_per_s / (fp8 ? s->gpu_p->fp8_tflops : s->gpu_p->bf16_tflops);
+    double peak = s->gpu_p->bf16_tflops;
+    if (sim_is_quantized(s) && s->gpu_p->fp8_tflops > 0)
+        peak = s->gpu_p->fp8_tflops * (s->fp4 != SIM_FP4_NONE ? 2 : 1);
+    t->mfu = t->tflops_per_s / peak;
 }
 
 /* ---- life ---- */

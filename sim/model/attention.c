@@ -232,7 +232,7 @@ static sim_ref_t kernel_forward(sim_model_t *m, sim_attention_save_t *save)
 static bool is_core_fp8(const sim_model_t *m)
 {
     return m->s->fp8_dot_product_attention && sim_is_fp8(m) && m->d->core == SIM_CORE_CUDNN &&
-           m->d->cp == 1 && m->s->fp8_recipe != SIM_FP8_BLOCKWISE;
+           m->d->cp == 1 && sim_recipe(m->s) != SIM_FP8_BLOCKWISE;
 }
 
 /* Quantised; MXFP8 for both uses. The copy in the activation dtype, if one was made, goes when the
@@ -240,7 +240,7 @@ static bool is_core_fp8(const sim_model_t *m)
 static void quantize_input(sim_model_t *m, sim_ref_t *core_p, const char *name, uint64_t bytes)
 {
     uint64_t n = bytes / m->d->e;
-    bool twice = m->s->fp8_recipe == SIM_FP8_MXFP8;
+    bool twice = sim_recipe(m->s) == SIM_FP8_MXFP8;
     sim_ref_t copy = *core_p;
     *core_p = sim_new(m->b, name, sim_row_bytes(m, n) * (twice ? 2 : 1));
     sim_drop(m->b, copy);
@@ -254,7 +254,7 @@ static sim_ref_t fp8_kernel_forward(sim_model_t *m, sim_attention_save_t *save)
     quantize_input(m, &save->core_q, "q_fp8", d->q_bytes);
     quantize_input(m, &save->core_k, "k_fp8", d->kv_bytes);
     quantize_input(m, &save->core_v, "v_fp8", d->kv_bytes);
-    bool out_in_fp8 = m->s->fp8_recipe == SIM_FP8_DELAYED;
+    bool out_in_fp8 = sim_recipe(m->s) == SIM_FP8_DELAYED;
     save->out = out_in_fp8 ? sim_new(m->b, "context_fp8", d->q_bytes / d->e)
                            : sim_new(m->b, "context", d->q_bytes);
     save->lse = sim_new(m->b, "softmax_lse", d->lse_bytes);

@@ -4,6 +4,7 @@
 #include "sim/model/cost.h"
 
 #include "sim/base/units.h"
+#include "sim/model/quant.h"
 
 #include <math.h>
 
@@ -37,6 +38,12 @@ static double tile_elements(uint32_t sm)
     return sm >= 90 ? 128.0 * 256.0 : 128.0 * 128.0;
 }
 
+/* FP4 runs twice as fast as FP8 (three times on a B300, which is not told apart). */
+static double low_precision_tflops(const sim_scenario_t *s)
+{
+    return s->gpu_p->fp8_tflops * (s->fp4 != SIM_FP4_NONE ? 2 : 1);
+}
+
 sim_cost_t sim_cost_of(const sim_scenario_t *s, const sim_dims_t *dims)
 {
     const topo_gpu_t *gpu = s->gpu_p;
@@ -50,7 +57,7 @@ sim_cost_t sim_cost_of(const sim_scenario_t *s, const sim_dims_t *dims)
             coll_network(gpu->nvlink_gb_per_s, gpu->sm, (uint32_t)s->nvlink_domain,
                          (uint32_t)s->gpus_per_node, (uint32_t)s->nics_per_node, s->nic_gbit_per_s),
         .bf16_flops = gpu->bf16_tflops * 1e12 * efficiency,
-        .fp8_flops = gpu->fp8_tflops > 0 ? gpu->fp8_tflops * 1e12 * fp8_efficiency
+        .fp8_flops = gpu->fp8_tflops > 0 ? low_precision_tflops(s) * 1e12 * fp8_efficiency
                                          : gpu->bf16_tflops * 1e12 * efficiency,
         .memory_bytes_per_s = gpu->memory_gb_per_s * 1e9 * memory_efficiency,
     };
@@ -104,7 +111,8 @@ static double matmul(const sim_cost_t *c, bool fp8, double m, double n, double k
     double waves = m * n / (tile_elements(c->dims->sm) * n_sms);
     /* A single wave is split along k until it fills the GPU. */
     double full = waves > 1 ? waves / ceil(waves) : 1;
-    double e = fp8 ? 1 : (double)c->dims->e;
+    double quantized = c->scenario->fp4 != SIM_FP4_NONE ? 0.5 : 1;
+    double e = fp8 ? quantized : (double)c->dims->e;
     double store = m * n * out_bytes / c->memory_bytes_per_s;
     double compute = 2 * m * n * k / ((fp8 ? c->fp8_flops : c->bf16_flops) * full) + store / full;
     double memory = e * (m * k + k * n) / c->memory_bytes_per_s + store;
@@ -459,14 +467,6 @@ static part_t layer(const sim_cost_t *c, uint32_t index, bool is_moe, bool fp8)
     return sum;
 }
 
-static bool is_fp8_layer(const sim_scenario_t *s, uint32_t index)
-{
-    if (s->fp8 == SIM_FP8_NONE)
-        return false;
-    return !s->first_last_layers_bf16 || (index >= s->num_layers_at_start_in_bf16 &&
-                                          index + s->num_layers_at_end_in_bf16 < s->num_layers);
-}
-
 /* Logits in 16 bits, cross-entropy in 32: the unfused one makes and reads several copies. */
 static part_t output(const sim_cost_t *c)
 {
@@ -522,7 +522,7 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         uint32_t index = chunk->first_layer + i;
         bool is_moe = s->num_experts > 0 && s->layer_is_moe[index];
-        part_t p = layer(c, index, is_moe, is_fp8_layer(s, index));
+        part_t p = layer(c, index, is_moe, sim_layer_is_quantized(s, index));
         if (is_recomputed(s, i))
             add_recomputed(&sum, &p);
         else

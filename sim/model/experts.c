@@ -90,11 +90,13 @@ static sim_ref_t act_backward(sim_model_t *m, sim_expert_save_t *save, sim_ref_t
 static sim_linear_dims_t fc1_dims(const sim_model_t *m, uint64_t rows, uint64_t n_weights)
 {
     const sim_dims_t *d = m->d;
-    /* Offloaded, the input is saved as it came unless it is in MXFP8 (moe/experts.py). */
+    /* Offloaded, the input is saved as it came unless it is in MXFP8 or NVFP4
+     * (moe/experts.py). */
     bool offloaded = m->s->fine_grained_activation_offloading &&
                      (m->s->offload_modules & SIM_OFFLOAD_EXPERT_FC1) != 0;
     return (sim_linear_dims_t){ .name = "expert_fc1",
-                                .keeps_input = offloaded && m->s->fp8_recipe != SIM_FP8_MXFP8,
+                                .keeps_input = offloaded && sim_recipe(m->s) != SIM_FP8_MXFP8 &&
+                                               sim_recipe(m->s) != SIM_NVFP4,
                                 .target = SIM_TARGET_FC1,
                                 .is_expert = true,
                                 .in_bytes = rows * d->moe.h * d->e,

@@ -85,16 +85,10 @@ static uint64_t full_elements(const sim_model_t *m)
     return m->d->tokens * m->d->h;
 }
 
-/* The norm's output for the GEMM. Only delayed scaling and MXFP8 have norm kernels that quantise;
- * the others write the high-precision output first. Per-tensor data is gathered by rows, so with
- * sequence parallel that is the only copy. */
+/* The norm's output for the GEMM. */
 static sim_ref_t fp8_norm_out(sim_model_t *m)
 {
-    bool is_fused = m->s->fp8_recipe == SIM_FP8_DELAYED || m->s->fp8_recipe == SIM_FP8_MXFP8;
-    bool only_rows = sim_is_frozen(m) || (m->d->sp && sim_is_per_tensor(m));
-    sim_ref_t out = is_fused ? SIM_REF_NONE : sim_new(m->b, "ln_out", m->d->hidden_bytes);
-    sim_quantized_t q = sim_quantize(m, "ln_out_fp8", local_elements(m), true, !only_rows);
-    sim_drop(m->b, out);
+    sim_quantized_t q = sim_quantize_norm_out(m, local_elements(m), m->d->sp);
     sim_ref_t gathered = m->d->sp && !has_user_buffers(m)
                              ? sim_new(m->b, "ln_out_gathered", sim_row_bytes(m, full_elements(m)))
                              : SIM_REF_NONE;
@@ -214,21 +208,6 @@ sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_r
     return out;
 }
 
-/* What the weight gradient reads besides what was saved: per-tensor data is gathered by rows and,
- * on Hopper, transposed; the others are gathered by columns. */
-static sim_quantized_t fp8_gathered_for_wgrad(sim_model_t *m, const char *name)
-{
-    sim_quantized_t q = { SIM_REF_NONE, SIM_REF_NONE };
-    if (!m->d->sp || sim_is_frozen(m))
-        return q;
-    uint64_t n = full_elements(m);
-    if (!has_user_buffers(m))
-        q.row = sim_new(m->b, name, sim_row_bytes(m, n));
-    if (sim_is_per_tensor(m))
-        q.col = sim_new(m->b, name, sim_col_bytes(m, n));
-    return q;
-}
-
 sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t d_out,
                                    uint64_t rows)
 {
@@ -243,7 +222,9 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
     }
     if (fp8) {
         d_out_q = sim_quantize(m, "d_out_fp8", m->d->tokens * rows, true, !frozen);
-        gathered_q = fp8_gathered_for_wgrad(m, "ln_out_gathered");
+        if (m->d->sp && !frozen)
+            gathered_q =
+                sim_gather_for_wgrad(m, "ln_out_gathered", full_elements(m), has_user_buffers(m));
     } else if (!frozen) {
         gathered = gather(m, "ln_out_gathered");
     }
@@ -276,7 +257,7 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
  * save_original_input). */
 static bool saves_original(const sim_model_t *m)
 {
-    return m->b->module == SIM_MOD_PROJ && m->s->fp8_recipe != SIM_FP8_DELAYED;
+    return m->b->module == SIM_MOD_PROJ && sim_recipe(m->s) != SIM_FP8_DELAYED;
 }
 
 static sim_ref_t row_output(sim_model_t *m, const char *out_name)
@@ -344,6 +325,8 @@ static sim_quantized_t fp8_row_grad(sim_model_t *m)
         full.row = sim_new(m->b, "d_out_gathered", sim_row_bytes(m, full_elements(m)));
     if (!frozen)
         full.col = sim_new(m->b, "d_out_gathered", sim_col_bytes(m, full_elements(m)));
+    if (!frozen && sim_recipe(m->s) == SIM_NVFP4) /* as it came, and in order */
+        sim_touch(m->b, "d_out_gathered", 2 * sim_col_bytes(m, full_elements(m)));
     sim_drop_quantized(m, &local);
     return full;
 }

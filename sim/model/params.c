@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/model/adapter.h"
+#include "sim/model/quant.h"
 #include "sim/model/sharding.h"
 
 #include <stdlib.h>
@@ -62,10 +63,7 @@ static void add_weight(list_t *l, const sim_scenario_t *s, const char *name, sim
     add(l, name, rows, cols);
     if (l->out->n > before)
         l->out->params[before].split = (uint8_t)split;
-    bool in_bf16 =
-        s->first_last_layers_bf16 && (l->layer < s->num_layers_at_start_in_bf16 ||
-                                      l->layer + s->num_layers_at_end_in_bf16 >= s->num_layers);
-    if (l->out->n > before && s->fp8 != SIM_FP8_NONE && s->fp8_param_gather && !in_bf16)
+    if (l->out->n > before && sim_has_quantized_params(s) && sim_layer_is_quantized(s, l->layer))
         l->out->params[before].buffer = SIM_BUFFER_DENSE_FP8;
 }
 

@@ -122,7 +122,7 @@ static uint64_t elements(const sim_model_t *m, uint64_t bytes)
 
 static bool keeps_input(const sim_model_t *m, const sim_linear_dims_t *d)
 {
-    return d->keeps_input && m->s->fp8_recipe != SIM_FP8_DELAYED;
+    return d->keeps_input && sim_recipe(m->s) != SIM_FP8_DELAYED;
 }
 
 static sim_ref_t fp8_weight(sim_model_t *m, const sim_linear_dims_t *d)
@@ -268,9 +268,7 @@ static operands_t fp8_operands(sim_model_t *m, const sim_linear_dims_t *d)
         return o;
     uint64_t n_in = elements(m, d->full_in_bytes);
     if (n_in > 0) {
-        o.x.row = sim_new(m->b, "linear_in_gathered", sim_row_bytes(m, n_in));
-        if (sim_is_per_tensor(m))
-            o.x.col = sim_new(m->b, "linear_in_gathered", sim_col_bytes(m, n_in));
+        o.x = sim_gather_for_wgrad(m, "linear_in_gathered", n_in, false);
     } else if (keeps_input(m, d)) {
         o.x = sim_quantize(m, "linear_in_fp8", elements(m, d->in_bytes), false, true);
     }
@@ -323,17 +321,6 @@ sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_li
     return dx;
 }
 
-/* Only delayed scaling and MXFP8 have norm kernels that quantise. */
-static sim_ref_t fp8_norm_out(sim_model_t *m, const sim_linear_dims_t *d)
-{
-    bool is_fused = m->s->fp8_recipe == SIM_FP8_DELAYED || m->s->fp8_recipe == SIM_FP8_MXFP8;
-    sim_ref_t out = is_fused ? SIM_REF_NONE : sim_new(m->b, "ln_out", d->in_bytes);
-    sim_quantized_t q =
-        sim_quantize(m, "ln_out_fp8", elements(m, d->in_bytes), true, !only_rows(m, d));
-    sim_drop(m->b, out);
-    return sim_keep_for_wgrad(m, &q);
-}
-
 sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
                                     sim_norm_linear_t *save, sim_ref_t x, const char *out_name,
                                     bool grad)
@@ -344,7 +331,9 @@ sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
     save->adapter = sim_adapter_none();
     save->stat = sim_new(m->b, "norm_stat", stat_bytes(m, d->in_bytes, d->cols));
     if (sim_is_fp8(m)) {
-        save->ln_out = fp8_norm_out(m, d);
+        sim_quantized_t q =
+            sim_quantize_norm_out(m, elements(m, d->in_bytes), d->full_in_bytes > 0);
+        save->ln_out = sim_keep_for_wgrad(m, &q);
         out = fp8_product(m, d, &save->weight, out_name);
     } else {
         save->ln_out = sim_new(m->b, "ln_out", d->in_bytes);

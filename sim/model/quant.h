@@ -6,7 +6,10 @@
 
 #include "sim/model/layer.h"
 
-/* The layer that is being built runs its linears in FP8. */
+/* The linears of a layer of the model run in FP8 or FP4. */
+bool sim_layer_is_quantized(const sim_scenario_t *s, uint64_t layer);
+
+/* The layer that is being built is one of them. */
 bool sim_is_fp8(const sim_model_t *m);
 
 /* One scale a tensor: delayed and current ("tensorwise") scaling. */
@@ -24,6 +27,17 @@ typedef struct {
 
 /* Quantise `n` elements for the uses that are asked for. */
 sim_quantized_t sim_quantize(sim_model_t *m, const char *name, uint64_t n, bool rows, bool cols);
+
+/* The norm's output, written in high precision first except by kernels that quantise: those of
+ * delayed scaling, and cuDNN's of MXFP8 (NVTE_NORM_FWD_USE_CUDNN=1). Per-tensor data is gathered by
+ * rows, so that there is no other copy where it is gathered. */
+sim_quantized_t sim_quantize_norm_out(sim_model_t *m, uint64_t n, bool is_gathered);
+
+/* What the weight gradient reads of `n` gathered elements. Per-tensor data comes by rows and, on
+ * Hopper, is transposed; the others come by columns, which of NVFP4 lie in parts and are put in
+ * order in a second copy. `is_received`: user buffers hold what comes. */
+sim_quantized_t sim_gather_for_wgrad(sim_model_t *m, const char *name, uint64_t n,
+                                     bool is_received);
 
 /* The copy that serves the weight gradient; the other one is dropped. */
 sim_ref_t sim_keep_for_wgrad(sim_model_t *m, sim_quantized_t *q);

@@ -218,6 +218,12 @@ static const char *const harmless_model[] = {
         "reuse_grad_buf_for_mxfp8_param_ag", "true"                                                \
     }
 
+#define NVFP4                                                                                      \
+    { "fp4", "e2m1" },                                                                             \
+    {                                                                                              \
+        "fp4_param_gather", "true"                                                                 \
+    }
+
 /* clang-format off */
 static const sim_bridge_precision_t precisions[] = {
     { "bf16_mixed", { BF16("true") }, NULL },
@@ -232,8 +238,8 @@ static const sim_bridge_precision_t precisions[] = {
     { "nanov2_bf16_with_fp8_current_scaling_mixed", { BF16("true"), FP8("hybrid", "blockwise", "true"), ENDS("2", "2") }, NULL },
     { "bf16_with_fp8_subchannel_scaling_mixed", { BF16("true"), FP8("hybrid", "blockwise", "false") }, NULL },
     { "fp16_with_fp8_subchannel_scaling_mixed", { FP16, FP8("hybrid", "blockwise", "false") }, NULL },
-    { "bf16_with_nvfp4_mixed", { BF16("true") }, "NVFP4" },
-    { "nemotron_3_super_bf16_with_nvfp4_mixed", { BF16("true"), ENDS("0", "14") }, "NVFP4" },
+    { "bf16_with_nvfp4_mixed", { BF16("true"), NVFP4 }, NULL },
+    { "nemotron_3_super_bf16_with_nvfp4_mixed", { BF16("true"), NVFP4, ENDS("0", "14") }, NULL },
 };
 /* clang-format on */
 

@@ -301,6 +301,24 @@ static void one_precision(sim_rule_context_t *c)
         sim_rule_broken(c, "fp16", "not together with bf16 = true");
 }
 
+static void fp4_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->fp4 == SIM_FP4_NONE) {
+        if (s->fp4_param_gather)
+            sim_rule_broken(c, "fp4_param_gather", "needs fp4");
+        return;
+    }
+    if (s->fp8 != SIM_FP8_NONE)
+        sim_rule_broken(c, "fp4", "not together with fp8");
+    if (!s->bf16)
+        sim_rule_broken(c, "fp4", "needs bf16 = true, which its Hadamard transform reads");
+    if (s->gpu_p != NULL && s->gpu_p->sm < 100)
+        sim_rule_broken(c, "fp4", "needs a Blackwell GPU, which %s is not", s->gpu);
+    if (s->tp_comm_overlap)
+        sim_rule_broken(c, "fp4", "with tp_comm_overlap it is not simulated");
+}
+
 static void gather_through_gradients_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -429,8 +447,9 @@ static void muon_is_possible(sim_rule_context_t *c)
     if (s->num_distributed_optimizer_instances > 1)
         sim_rule_broken(c, "num_distributed_optimizer_instances",
                         "must be 1 with optimizer = muon");
-    if (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather)
-        sim_rule_broken(c, "optimizer", "muon is not simulated with fp8_param_gather = true");
+    if (sim_has_quantized_params(s))
+        sim_rule_broken(c, "optimizer",
+                        "muon is not simulated with fp8_param_gather or fp4_param_gather");
 }
 
 /* The first two are Megatron-LM's; the others are what is not simulated. */
@@ -450,8 +469,9 @@ static void fsdp_is_possible(sim_rule_context_t *c)
     if (s->optimizer_cpu_offload)
         sim_rule_broken(c, "optimizer_cpu_offload",
                         "is not simulated with use_megatron_fsdp = true");
-    if (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather)
-        sim_rule_broken(c, "fp8_param_gather", "is not simulated with use_megatron_fsdp = true");
+    if (sim_has_quantized_params(s))
+        sim_rule_broken(c, s->fp4 != SIM_FP4_NONE ? "fp4_param_gather" : "fp8_param_gather",
+                        "is not simulated with use_megatron_fsdp = true");
     if (s->model_type != SIM_MODEL_GPT)
         sim_rule_broken(c, "use_megatron_fsdp", "is simulated with model_type = gpt alone");
     if (s->mtp_num_layers > 0)
@@ -480,7 +500,7 @@ static void fsdp2_is_possible(sim_rule_context_t *c)
     if (s->optimizer == SIM_OPTIMIZER_MUON)
         sim_rule_broken(c, key, "does not go with optimizer = muon");
     if (s->model_type != SIM_MODEL_GPT || s->mtp_num_layers > 0 ||
-        s->peft_scheme != SIM_PEFT_NONE || (s->fp8 != SIM_FP8_NONE && s->fp8_param_gather))
+        s->peft_scheme != SIM_PEFT_NONE || sim_has_quantized_params(s))
         sim_rule_broken(c, key,
                         "is not simulated with other models than gpt, multi-token prediction, "
                         "adapters or FP8 parameters");
@@ -585,7 +605,7 @@ static const sim_rule_t rules[] = {
     { "bias_activation_fusion activation_func add_bias_linear", "bias_activation_fusion with gelu (and bias), geglu or swiglu", fusion_fits_the_activation },
     { "attention_backend transformer_impl", "attention_backend local goes with transformer_impl local", attention_fits_the_layers },
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention pipeline_model_parallel_size num_query_groups num_attention_heads qk_layernorm attention_output_gate position_embedding_type", "T5 is a dense Transformer on one pipeline stage", sim_rule_t5_is_plain },
-    { "model_type recompute_granularity fp8 scheme fine_grained_activation_offloading cpu_offloading", "T5 is simulated without recompute, FP8, adapters and offloading", sim_rule_t5_is_trained_plainly },
+    { "model_type recompute_granularity fp8 fp4 scheme fine_grained_activation_offloading cpu_offloading", "T5 is simulated without recompute, FP8, adapters and offloading", sim_rule_t5_is_trained_plainly },
     { "hybrid_layer_pattern model_type multi_latent_attention mtp_num_layers transformer_impl num_experts pipeline_model_parallel_layout virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage", "hybrid_layer_pattern says layers and stages", sim_rule_hybrid_is_possible },
     { "hybrid_layer_pattern context_parallel_size scheme fine_grained_activation_offloading cpu_offloading", "a hybrid is simulated without context parallelism, adapters and offloading", sim_rule_hybrid_is_trained_plainly },
     { "hybrid_layer_pattern mamba_num_heads mamba_head_dim mamba_num_groups mamba_state_dim hidden_size tensor_model_parallel_size seq_length micro_batch_size", "heads and groups of Mamba-2 can be split", sim_rule_mamba_can_be_split },
@@ -620,6 +640,7 @@ static const sim_rule_t rules[] = {
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
+    { "fp4 fp4_param_gather fp8 bf16 gpu tp_comm_overlap", "fp4 needs Blackwell and goes without fp8", fp4_is_possible },
     { "fp8_dot_product_attention fp8 multi_latent_attention context_parallel_size", "fp8_dot_product_attention needs fp8", fp8_attention_is_possible },
     { "activation_func_fp8_input_store activation_func", "activation_func_fp8_input_store needs swiglu", stored_activation_is_swiglu },
     { "reuse_grad_buf_for_mxfp8_param_ag fp8_recipe fp8_param_gather", "reuse_grad_buf_for_mxfp8_param_ag needs MXFP8 parameters", gather_through_gradients_is_possible },
@@ -629,9 +650,9 @@ static const sim_rule_t rules[] = {
     { "overlap_param_gather use_distributed_optimizer overlap_grad_reduce", "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce", overlap_needs_its_base },
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
-    { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather", "muon goes without fp16, optimizer instances and FP8 parameters", muon_is_possible },
-    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather mtp_num_layers scheme", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
-    { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
+    { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers scheme", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather fp4_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "dim scheme tensor_model_parallel_size", "the rank of adapters is split over tensor parallel ranks", sim_rule_adapters_can_be_split },

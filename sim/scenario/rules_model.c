@@ -60,8 +60,8 @@ void sim_rule_t5_is_trained_plainly(sim_rule_context_t *c)
         return;
     if (s->recompute_granularity != SIM_RECOMPUTE_NONE)
         sim_rule_broken(c, "model_type", "t5 is simulated with recompute_granularity = none alone");
-    if (s->fp8 != SIM_FP8_NONE)
-        sim_rule_broken(c, "model_type", "t5 is not simulated with fp8");
+    if (sim_is_quantized(s))
+        sim_rule_broken(c, "model_type", "t5 is not simulated with fp8 or fp4");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "model_type", "t5 is not simulated with adapters");
     if (s->fine_grained_activation_offloading || s->cpu_offloading)

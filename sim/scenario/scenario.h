@@ -28,6 +28,7 @@ typedef enum {
 typedef enum { SIM_CP_P2P, SIM_CP_ALL_GATHER, SIM_CP_A2A } sim_cp_comm_t;
 
 typedef enum { SIM_FP8_NONE, SIM_FP8_HYBRID, SIM_FP8_E4M3 } sim_fp8_t;
+typedef enum { SIM_FP4_NONE, SIM_FP4_E2M1 } sim_fp4_t;
 
 /* How Transformer Engine scales FP8 tensors. */
 typedef enum {
@@ -35,6 +36,7 @@ typedef enum {
     SIM_FP8_TENSORWISE,
     SIM_FP8_BLOCKWISE,
     SIM_FP8_MXFP8,
+    SIM_NVFP4, /* of fp4, no choice of fp8_recipe */
 } sim_fp8_recipe_t;
 
 typedef enum { SIM_NORM_LAYERNORM, SIM_NORM_RMSNORM } sim_norm_t;
@@ -271,6 +273,8 @@ typedef struct {
     sim_fp8_t fp8;
     sim_fp8_recipe_t fp8_recipe;
     bool fp8_param_gather, reuse_grad_buf_for_mxfp8_param_ag;
+    sim_fp4_t fp4;
+    bool fp4_param_gather;
     bool fp8_dot_product_attention;
     bool disable_parameter_transpose_cache, activation_func_fp8_input_store;
     bool first_last_layers_bf16;
@@ -432,6 +436,23 @@ static inline sim_layer_kind_t sim_layer_kind(const sim_scenario_t *s, uint64_t 
 
 /* Bytes of one element. */
 uint64_t sim_dtype_bytes(sim_dtype_t dtype);
+
+/* Linears run in FP8 or FP4; their scaling; their weights are stored so, too. */
+static inline bool sim_is_quantized(const sim_scenario_t *s)
+{
+    return s->fp8 != SIM_FP8_NONE || s->fp4 != SIM_FP4_NONE;
+}
+
+static inline sim_fp8_recipe_t sim_recipe(const sim_scenario_t *s)
+{
+    return s->fp4 != SIM_FP4_NONE ? SIM_NVFP4 : s->fp8_recipe;
+}
+
+static inline bool sim_has_quantized_params(const sim_scenario_t *s)
+{
+    return s->fp4 != SIM_FP4_NONE ? s->fp4_param_gather
+                                  : s->fp8 != SIM_FP8_NONE && s->fp8_param_gather;
+}
 
 /* params_dtype: bf16, fp16 or fp32. */
 sim_dtype_t sim_scenario_params_dtype(const sim_scenario_t *scenario);

@@ -222,6 +222,12 @@ static const sim_choice_t fp8_formats[] = {
     { "e4m3", SIM_FP8_E4M3 },
     { NULL, 0 },
 };
+static const sim_choice_t fp4_formats[] = {
+    { "none", SIM_FP4_NONE },
+    { "false", SIM_FP4_NONE },
+    { "e2m1", SIM_FP4_E2M1 },
+    { NULL, 0 },
+};
 static const sim_choice_t fp8_recipes[] = {
     { "delayed", SIM_FP8_DELAYED },         { "tensorwise", SIM_FP8_TENSORWISE },
     { "blockwise", SIM_FP8_BLOCKWISE },     { "mxfp8", SIM_FP8_MXFP8 },
@@ -277,9 +283,9 @@ static const sim_choice_t address_orders[] = {
     { NULL, 0 },
 };
 
-const char *const sim_sections[] = { "model",     "moe",       "parallel", "train",   "precision",
-                                     "recompute", "offload", "optimizer", "peft", "device",   "cluster", "allocator",
-                                     "nccl",      "run",       NULL };
+const char *const sim_sections[] = { "model",     "moe",       "parallel",  "train", "precision",
+                                     "recompute", "offload",   "optimizer", "peft",  "device",
+                                     "cluster",   "allocator", "nccl",      "run",   NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
 #define COUNT(s, f, def, lo, hi, u, none_, doc_)                                                   \
@@ -465,6 +471,8 @@ static const sim_key_t keys[] = {
     CHOICE("precision", fp8_recipe, "delayed", fp8_recipes, "how FP8 tensors are scaled"),
     BOOL("precision", fp8_param_gather, "false", "keep the weights of the linears in FP8"),
     BOOL("precision", reuse_grad_buf_for_mxfp8_param_ag, "false", "MXFP8 weights are gathered in bf16 through the gradient buffer instead of a buffer of their own"),
+    CHOICE("precision", fp4, "none", fp4_formats, "run the linears of the layers in FP4, scaled as NVFP4"),
+    BOOL("precision", fp4_param_gather, "false", "keep the weights of the linears in FP4"),
     BOOL("precision", disable_parameter_transpose_cache, "false", "quantise weights anew for every micro-batch instead of keeping copies"),
     BOOL("precision", fp8_dot_product_attention, "false", "attention kernels in FP8, where cuDNN has them"),
     BOOL("precision", activation_func_fp8_input_store, "false", "save the input of swiglu in FP8"),
@@ -737,7 +745,7 @@ static const sim_key_refused_t refused[] = {
     { "num_microbatches_with_partial_activation_checkpoints", "none 0", "no training script of Megatron-LM uses it" },
     { "fp8_multi_head_attention", "false", NULL },
     { "fp8_output_proj", "false", NULL },
-    { "fp4_recipe", "*", NULL },
+    { "fp4_recipe", "nvfp4", NULL },
     { "fp4*", "none false", NULL },
     { "hierarchical_context_parallel_sizes", "none", NULL },
     { "cpu_offloading_double_buffering", "false", NULL },
