@@ -28,6 +28,14 @@ expect "dropout is off" 0 '^hidden_dropout = 0$' "$MBSIM" import run.sh
 expect "cross-entropy is fused" 0 '^cross_entropy_fusion_impl = native$' "$MBSIM" import run.sh
 expect "what the recipe sets is not known, and said so" 0 'recipe llama3_8b_pretrain_config itself' "$MBSIM" import run.sh
 expect "-v lists what does not move memory" 0 'rng.seed: does not move memory' "$MBSIM" import -v run.sh
+
+cat >fsdp.sh <<'EOF'
+run_recipe.py --recipe llama3_8b_pretrain_config ddp.data_parallel_sharding_strategy=optim_grads_params
+EOF
+expect "a strategy without Megatron-FSDP has no effect" 0 '^use_distributed_optimizer = true$' "$MBSIM" import fsdp.sh
+if "$MBSIM" import fsdp.sh 2>/dev/null | grep -q sharding_strategy; then not_ok "and is left out"; else ok "and is left out"; fi
+echo "run_recipe.py --recipe llama3_8b_pretrain_config ddp.use_megatron_fsdp=true ddp.data_parallel_sharding_strategy=optim_grads_params" >fsdp.sh
+expect "with it, it counts" 0 '^data_parallel_sharding_strategy = optim_grads_params$' "$MBSIM" import fsdp.sh
 "$MBSIM" import run.sh >job.ini
 expect "the scenario is a valid one" 0 '.' "$MBSIM" run job.ini --quiet
 

@@ -60,8 +60,8 @@ static const struct {
     { "optimizer.bf16", SIM_BRIDGE_NO_EFFECT },
     { "optimizer.fp16", SIM_BRIDGE_NO_EFFECT },
     { "optimizer.fp8_recipe", SIM_BRIDGE_NO_EFFECT },
-    /* only with use_megatron_fsdp, which is refused */
-    { "ddp.data_parallel_sharding_strategy", SIM_BRIDGE_NO_EFFECT },
+    /* only with use_megatron_fsdp */
+    { "ddp.data_parallel_sharding_strategy", SIM_BRIDGE_READ_APART },
 };
 
 /* Fields that move memory and are not simulated, with the values that switch them off. */

@@ -545,6 +545,14 @@ static void put_distributed_optimizer(sim_import_t *import)
                  "ddp or optimizer.use_distributed_optimizer");
 }
 
+/* Recipes name a strategy whether or not Megatron-FSDP is used. */
+static void put_fsdp(sim_import_t *import)
+{
+    const sim_import_field_t *f = find(import, "ddp.data_parallel_sharding_strategy");
+    if (f != NULL && !is_null(f->value) && is_true(import, "ddp.use_megatron_fsdp", false))
+        put_from(import, "optimizer", "data_parallel_sharding_strategy", f->value, f);
+}
+
 static void put_environment(sim_import_t *import)
 {
     for (size_t i = 0; i < import->n_fields; i++)
@@ -587,6 +595,7 @@ void sim_import_resolve_bridge(sim_import_t *import)
     put_sequence(import);
     put_vocabulary(import);
     put_distributed_optimizer(import);
+    put_fsdp(import);
     put_overlap(import, put_world_size(import));
     put_environment(import);
 }
