@@ -8,6 +8,7 @@
 #include "sim/base/xmem.h"
 #include "sim/cli/json_file.h"
 #include "sim/cli/page_file.h"
+#include "sim/cli/progress.h"
 #include "sim/report/page.h"
 #include "sim/report/perfetto.h"
 
@@ -53,7 +54,13 @@ static int write_page(const sim_report_t *report, const sim_options_t *options)
     base_err_t err;
     json_t *page = NULL;
     char *command = sim_cli_command_text(options);
-    base_status_t status = sim_page_run(report, command, &page, &err);
+    sim_progress_t progress;
+    sim_progress_init(&progress, options, "run", "timelines");
+    sim_page_options_t page_options = { .command = command,
+                                        .progress = sim_progress_show,
+                                        .progress_arg = &progress };
+    base_status_t status = sim_page_run(report, &page_options, &page, &err);
+    sim_progress_end(&progress);
     free(command);
     if (status != BASE_OK)
         return end(status, &err);

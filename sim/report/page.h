@@ -8,11 +8,15 @@
 
 /* What the page shows of a job: the JSON report with equal ranks folded, and the timelines of at
  * most SIM_PAGE_MAX_TIMELINES kinds of rank, which are played again for it; the worst rank is among
- * them. `command` is how the report was asked for, for people. *page_p is the caller's. Fails as
- * sim_simulate_rank() does. */
+ * them. *page_p is the caller's. Fails as sim_simulate_rank() does. */
 enum { SIM_PAGE_MAX_TIMELINES = 64 };
-base_status_t sim_page_run(const sim_report_t *report, const char *command, json_t **page_p,
-                           base_err_t *err);
+typedef struct {
+    const char *command; /* how the report was asked for, for people */
+    void (*progress)(uint64_t n_done, uint64_t n_todo, void *arg); /* timelines; may be NULL */
+    void *progress_arg;
+} sim_page_options_t;
+base_status_t sim_page_run(const sim_report_t *report, const sim_page_options_t *options,
+                           json_t **page_p, base_err_t *err);
 
 /* Write the page about `page`. `text` is for browsers without scripts. Both may hold anything: they
  * are escaped. */

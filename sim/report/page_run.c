@@ -26,6 +26,7 @@ enum {
 
 typedef struct {
     const sim_report_t *report;
+    const sim_page_options_t *options;
     uint32_t n_classes;
     uint32_t *first_rank; /* shown, by class of the page; owned */
     uint32_t *of_class;   /* class of the page by class of the job, + 1; 0 = not shown; owned */
@@ -306,6 +307,8 @@ static base_status_t add_timelines(page_t *p, json_t *page, base_err_t *err)
         if (status != BASE_OK)
             return status;
         json_array_append_new(list, one);
+        if (p->options->progress != NULL)
+            p->options->progress(i + 1, n, p->options->progress_arg);
     }
     return BASE_OK;
 }
@@ -405,13 +408,13 @@ static void set_job(json_t *page, const sim_scenario_t *s)
     free(given);
 }
 
-base_status_t sim_page_run(const sim_report_t *report, const char *command, json_t **page_p,
-                           base_err_t *err)
+base_status_t sim_page_run(const sim_report_t *report, const sim_page_options_t *options,
+                           json_t **page_p, base_err_t *err)
 {
-    page_t p = { .report = report };
+    page_t p = { .report = report, .options = options };
     json_t *page = json_object(), *json = sim_report_json(report);
     json_object_set_new(page, "kind", json_string("run"));
-    json_object_set_new(page, "command", json_string(command));
+    json_object_set_new(page, "command", json_string(options->command));
     set_names(page);
     set_job(page, report->scenario);
     set_uint(page, "usable_bytes", report->usable_bytes);
