@@ -126,6 +126,11 @@ double coll_all_to_all_seconds(const coll_network_t *network, const coll_reach_t
     return base_simple_s + network_step_s + (near > far ? near : far);
 }
 
+double coll_host_copy_seconds(uint64_t bytes)
+{
+    return (double)bytes / pcie_bytes_per_s;
+}
+
 double coll_message_seconds(const coll_network_t *network, uint32_t from, uint32_t to,
                             uint64_t bytes)
 {

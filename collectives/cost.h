@@ -40,6 +40,9 @@ double coll_all_reduce_seconds(const coll_network_t *network, const coll_reach_t
 double coll_all_to_all_seconds(const coll_network_t *network, const coll_reach_t *reach,
                                uint64_t bytes);
 
+/* From a GPU to its host's memory or back. */
+double coll_host_copy_seconds(uint64_t bytes);
+
 /* One message between two ranks. */
 double coll_message_seconds(const coll_network_t *network, uint32_t from, uint32_t to,
                             uint64_t bytes);

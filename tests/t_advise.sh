@@ -71,7 +71,7 @@ expect "a job that fits needs nothing" 0 'nothing has to change' \
 expect "a margin that is asked for counts" 0 '^ 1\. ' \
   "$MBSIM" advise job.ini --set device.memory_bytes=80GiB --margin 60GiB
 expect "nothing helps" 3 'No set of these changes makes it fit' \
-  "$MBSIM" advise job.ini --set device.memory_bytes=3GiB
+  "$MBSIM" advise job.ini --set device.memory_bytes=2GiB
 expect "why a change is not possible" 0 '^  twice the expert parallelism  *for mixture' "$MBSIM" advise job.ini
 expect "conflicts are said" 0 'mind: .*--use-nccl-ub|expandable segments' "$MBSIM" advise job.ini
 expect "JSON names its schema" 0 '"schema": "mbsim.advise/1"' "$MBSIM" advise job.ini --json -

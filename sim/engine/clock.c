@@ -377,6 +377,28 @@ static void rates(step_clock_t *c)
 
 /* ---- life ---- */
 
+/* Megatron-FSDP gathers a unit's parameters for each pass, and reduces its gradients in each
+ * backward pass, beside the computation. */
+static void add_sharding(const step_clock_t *c, sim_pass_cost_t *cost, elements_t n)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->use_megatron_fsdp || s->data_parallel_sharding_strategy < SIM_FSDP_OPTIM_GRADS)
+        return;
+    bool shares_params = s->data_parallel_sharding_strategy == SIM_FSDP_OPTIM_GRADS_PARAMS;
+    double gather =
+        shares_params
+            ? coll_gather_seconds(&c->cost.network, &c->cost.dp, n.dense * c->dims.e) +
+                  coll_gather_seconds(&c->cost.network, &c->cost.edp, n.expert * c->dims.e)
+            : 0;
+    double reduce = sync_seconds(c, &c->cost.dp, n.dense) + sync_seconds(c, &c->cost.edp, n.expert);
+    double forward = gather > cost->forward ? gather - cost->forward : 0;
+    double backward = gather + reduce > cost->backward ? gather + reduce - cost->backward : 0;
+    cost->forward += forward;
+    cost->forward_comm += forward;
+    cost->backward += backward;
+    cost->backward_comm += backward;
+}
+
 static base_status_t init_actor(step_clock_t *c, uint32_t pp_rank, base_err_t *err)
 {
     actor_t *a = &c->actors[pp_rank];
@@ -386,8 +408,11 @@ static base_status_t init_actor(step_clock_t *c, uint32_t pp_rank, base_err_t *e
     a->costs = base_xcalloc(c->vpp, sizeof(*a->costs));
     a->ready_ns = base_xcalloc(c->vpp, sizeof(*a->ready_ns));
     a->begins_ns = base_xcalloc(c->vpp, sizeof(*a->begins_ns));
-    for (uint32_t i = 0; i < c->vpp; i++)
-        a->costs[i] = sim_cost_pass(&c->cost, topo_stages_chunk(&c->s->stages, pp_rank, i));
+    for (uint32_t i = 0; i < c->vpp; i++) {
+        const topo_chunk_t *chunk = topo_stages_chunk(&c->s->stages, pp_rank, i);
+        a->costs[i] = sim_cost_pass(&c->cost, chunk);
+        add_sharding(c, &a->costs[i], elements_of(c, chunk));
+    }
     return sim_player_order(c->s, &place, &a->order, err);
 }
 

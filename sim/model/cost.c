@@ -32,6 +32,11 @@ static const double attention_forward_efficiency = 0.55, attention_backward_effi
 /* STREAM-like kernels reach 85 to 92 % of the memory's rate on A100 and H100. */
 static const double memory_efficiency = 0.88;
 
+/* What the step of an offloaded optimizer gets of a host's memory for each GPU: two sockets of
+ * eight DDR5 channels read and write some 400 GB/s, shared by eight. Its Adam moves 28 bytes for
+ * each parameter. */
+static const double host_bytes_per_s = 50e9;
+
 /* Elements of an output tile of cuBLAS' large kernels: 128 x 128 up to Ampere, 128 x 256 after. */
 static double tile_elements(uint32_t sm)
 {
@@ -552,6 +557,12 @@ double sim_cost_optimizer_seconds(const sim_cost_t *c, uint64_t n_elements)
 {
     const sim_scenario_t *s = c->scenario;
     uint64_t grad = s->accumulate_allreduce_grads_in_fp32 ? 4 : 2;
+    if (s->optimizer_cpu_offload) {
+        uint64_t there = (uint64_t)((double)n_elements * s->optimizer_offload_fraction);
+        double step = (double)there * 28 / host_bytes_per_s;
+        return step + coll_host_copy_seconds(there * (grad + c->dims->e)) +
+               touch(c, (double)(n_elements - there) * (double)(grad + 24 + c->dims->e));
+    }
     uint64_t state = 4 + 4 + 4;
     if (s->use_precision_aware_optimizer)
         state = sim_dtype_bytes(s->main_params_dtype) + sim_dtype_bytes(s->exp_avg_dtype) +

@@ -66,10 +66,7 @@ static void print_tried(const sim_advice_t *a, FILE *out)
         if (a->changes[i].why_not != NULL)
             fprintf(out, "  %-32s %s\n", a->changes[i].name, a->changes[i].why_not);
     }
-    fprintf(out, "* an estimate of the virtual clock\n"
-                 "Not simulated, and used for the same purpose: offloading the optimizer "
-                 "(--optimizer-cpu-offload)\nor activations (--cpu-offloading, one pipeline stage "
-                 "only) to the host, fully sharded data parallelism.\n");
+    fputs("* an estimate of the virtual clock\n", out);
 }
 
 void sim_advice_text(const sim_advice_t *a, const char *name, FILE *out)

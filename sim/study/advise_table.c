@@ -236,6 +236,57 @@ static void bf16_gradients(const sim_scenario_t *s, sim_change_t *c)
            s->use_precision_aware_optimizer ? " optimizer.main_grads_dtype=bf16" : "");
 }
 
+/* ---- host memory, sharding ---- */
+
+static void optimizer_offload(const sim_scenario_t *s, sim_change_t *c)
+{
+    if (s->optimizer_cpu_offload) {
+        why_not(c, "on already");
+        return;
+    }
+    if (!s->use_distributed_optimizer) {
+        why_not(c, "needs the distributed optimizer");
+        return;
+    }
+    add(c, "optimizer.use_precision_aware_optimizer=true");
+    add(c, "optimizer.optimizer_cpu_offload=true");
+    megatron(c, "--use-precision-aware-optimizer --optimizer-cpu-offload");
+    bridge(c, "optimizer.use_precision_aware_optimizer=true optimizer.optimizer_cpu_offload=true");
+}
+
+static void activation_offload(const sim_scenario_t *s, sim_change_t *c)
+{
+    if (s->cpu_offloading) {
+        why_not(c, "on already");
+        return;
+    }
+    if (s->pipeline_model_parallel_size > 1 || s->recompute_granularity != SIM_RECOMPUTE_NONE) {
+        why_not(c, "needs a pipeline of one stage and no recompute");
+        return;
+    }
+    add(c, "offload.cpu_offloading=true");
+    add(c, "offload.cpu_offloading_num_layers=%" PRIu64, s->num_layers - 1);
+    megatron(c, "--cpu-offloading-num-layers %" PRIu64, s->num_layers - 1);
+    bridge(c, "model.cpu_offloading=true model.cpu_offloading_num_layers=%" PRIu64,
+           s->num_layers - 1);
+}
+
+static void megatron_fsdp(const sim_scenario_t *s, sim_change_t *c)
+{
+    if (s->use_megatron_fsdp || s->use_torch_fsdp2) {
+        why_not(c, "on already");
+        return;
+    }
+    if (s->grid.dp * s->grid.cp == 1) {
+        why_not(c, "needs data parallelism");
+        return;
+    }
+    add(c, "optimizer.use_megatron_fsdp=true");
+    add(c, "optimizer.data_parallel_sharding_strategy=optim_grads_params");
+    megatron(c, "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params");
+    bridge(c, "dist.use_megatron_fsdp=true ddp.data_parallel_sharding_strategy=optim_grads_params");
+}
+
 /* ---- layout ---- */
 
 static void sequence_parallel(const sim_scenario_t *s, sim_change_t *c)
@@ -387,6 +438,15 @@ static const struct {
     { "recompute moe", recompute_moe, "the whole expert layer runs twice, its messages too", NULL },
     { "full recompute", full_recompute, "every layer runs forward twice",
       "not together with selective modules" },
+    { "optimizer offload", optimizer_offload,
+      "main parameters and moments are in host memory, and the step runs there",
+      "needs host memory of 12 bytes for each parameter that a rank owns" },
+    { "activation offload", activation_offload,
+      "what layers save goes to host memory and comes back; waiting for it is not in the estimate",
+      "needs a pipeline of one stage and no recompute" },
+    { "fully sharded data parallelism", megatron_fsdp,
+      "parameters and gradients are shared by the data-parallel ranks and gathered unit by unit",
+      "takes the place of the distributed optimizer's buffers; not with optimizer offload" },
     { "twice the tensor parallelism", more_tensor_parallel,
       HALVES_DP "; each layer's messages grow: beyond one NVLink domain they are slow",
       "must divide attention heads and, with sequence parallelism, seq_length" },
