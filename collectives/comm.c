@@ -286,7 +286,7 @@ static void add_pipeline(coll_build_t *b)
 {
     const coll_job_t *job = b->job;
     uint32_t pp = job->grid.pp, p = b->coord.pp;
-    if (pp == 1)
+    if (pp <= 1)
         return;
     uint32_t next = topo_grid_rank(&job->grid, b->coord.tp, b->coord.cp, b->coord.dp, (p + 1) % pp);
     uint32_t prev =

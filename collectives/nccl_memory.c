@@ -283,7 +283,7 @@ static coll_range_t connect_pat(const coll_nccl_comm_t *comm)
 }
 
 /* ncclCollPreconnect() of src/group.cc: all channels of the algorithm at its first use. */
-static coll_range_t connect(coll_nccl_comm_t *comm, uint32_t algo)
+static coll_range_t preconnect(coll_nccl_comm_t *comm, uint32_t algo)
 {
     coll_range_t added = exactly(0);
     bool covered =
@@ -368,12 +368,12 @@ void coll_nccl_comm_init(coll_nccl_comm_t *comm_p, const coll_nccl_t *nccl,
     comm_p->bytes = exactly(fixed_bytes(comm_p));
     if (!connects_at_init(nccl))
         return;
-    connect(comm_p, COLL_ALGO_RING);
-    connect(comm_p, COLL_ALGO_TREE);
+    preconnect(comm_p, COLL_ALGO_RING);
+    preconnect(comm_p, COLL_ALGO_TREE);
     if (coll_nccl_has_pat(nccl, spread))
-        connect(comm_p, COLL_ALGO_PAT);
+        preconnect(comm_p, COLL_ALGO_PAT);
     if (comm_p->channels.nvls > 0)
-        connect(comm_p, spread->n_nodes > 1 ? COLL_ALGO_NVLS_TREE : COLL_ALGO_NVLS);
+        preconnect(comm_p, spread->n_nodes > 1 ? COLL_ALGO_NVLS_TREE : COLL_ALGO_NVLS);
     /* ncclProxyMsgSharedInit to the own and to the neighbours' proxies, whatever is used later. */
     comm_p->n_send_pools = uses_pxn(comm_p) ? spread->n_local : 1;
     comm_p->bytes =
@@ -417,7 +417,7 @@ coll_range_t coll_nccl_comm_use(coll_nccl_comm_t *comm, coll_op_t op, uint64_t m
     if (op == COLL_OP_SEND_RECV)
         return connect_peers(comm, peers, false);
     if (op != COLL_OP_ALL_TO_ALL)
-        return connect(comm, coll_nccl_algo(comm, op, message_bytes));
+        return preconnect(comm, coll_nccl_algo(comm, op, message_bytes));
     const coll_spread_t *s = &comm->spread;
     uint32_t linked =
         coll_nccl_link(comm->nccl, s) == COLL_LINK_PCIE ? s->n_local - 1 : s->n_linked - 1;

@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- buckets ---- */
@@ -78,6 +79,7 @@ static void join_stretches(sim_stretch_t *a, const sim_stretch_t *b)
 
 static void halve_stretches(sim_timeline_t *t)
 {
+    assert(t->stretches != NULL);
     t->n_stretches /= 2;
     for (uint32_t i = 0; i < t->n_stretches; i++) {
         t->stretches[i] = t->stretches[2 * i];
@@ -94,6 +96,7 @@ static void put_stretch(sim_timeline_t *t, const sim_moment_t *now)
         last->end_op = t->now.op;
         return;
     }
+    assert(t->stretches != NULL);
     if (t->n_stretches == t->max_stretches)
         halve_stretches(t);
     bool in_pass = is_in_pass(now);

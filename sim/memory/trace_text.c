@@ -172,7 +172,7 @@ static bool want_alive_id(parser_t *p, field_t field, uint32_t *block_p)
 static bool want_fraction(parser_t *p, field_t field, double *fraction_p)
 {
     char text[64] = "";
-    if (field.len < sizeof(text))
+    if (field.len > 0 && field.len < sizeof(text))
         memcpy(text, field.at, field.len);
     char *end;
     double value = strtod(text, &end);

@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Parameters start at multiples of 64 elements; a bucket also closes only when it has nine tenths
@@ -25,6 +26,7 @@ typedef struct {
 
 static uint64_t slice_divisor(const sim_ddp_config_t *config)
 {
+    assert(config->n_shards > 0);
     return base_u64_lcm(START_ELEMENTS, sim_ddp_bucket_divisor(config) / config->n_shards);
 }
 

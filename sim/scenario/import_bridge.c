@@ -417,7 +417,7 @@ static void put_precision(sim_import_t *import)
         name = "";
     if (*name != '\0') {
         p = sim_bridge_precision(name);
-        if (p == NULL)
+        if (p == NULL && f != NULL)
             base_diag_add(&import->errors,
                           "%s: mixed_precision: unknown recipe '%.60s'; "
                           "Megatron-Bridge has bf16_mixed, fp16_mixed, "
