@@ -370,6 +370,26 @@ static void hybrid_in_any_layout(void)
     check_counts(nemotron_h_8b, layouts, n);
 }
 
+/* Nemotron 3 Nano 30B-A3B; the checkpoint's 31,577,940,288 count also 23 * 128 biases of the
+ * routers, which are buffers here. */
+static void published_hybrid_with_experts(void)
+{
+    static const char *const layouts[] = {
+        "world_size=8",
+        "world_size=16 ep=8 moe_grouped_gemm=true",
+        "world_size=16 tp=2 pp=2 ep=4 etp=1 sequence_parallel=true",
+        NULL,
+    };
+    static const char nemotron_3_nano[] =
+        "hybrid_layer_pattern=MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME "
+        "hidden_size=2688 ffn_hidden_size=1856 num_attention_heads=32 num_query_groups=2 "
+        "kv_channels=128 vocab_size=131072 mamba_num_heads=64 activation_func=squared_relu "
+        "normalization=RMSNorm add_bias_linear=false position_embedding_type=none "
+        "num_experts=128 moe_router_topk=6 moe_ffn_hidden_size=1856 "
+        "moe_shared_expert_intermediate_size=3712 untie_embeddings_and_output_weights=true";
+    check_counts(nemotron_3_nano, layouts, UINT64_C(31577940288) - 23 * 128);
+}
+
 static uint32_t n_shared(const sim_params_t *params)
 {
     uint32_t n = 0;
@@ -412,6 +432,7 @@ static CU_TestInfo tests[] = {
     { "T5 has two stacks", t5_has_two_stacks },
     { "hybrids have single blocks", hybrids_have_single_blocks },
     { "hybrid in any layout", hybrid_in_any_layout },
+    { "published hybrid with experts", published_hybrid_with_experts },
     { "tied embeddings are copied to the last stage",
       tied_embeddings_are_copied_to_the_last_stage },
     CU_TEST_INFO_NULL,
