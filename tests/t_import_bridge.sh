@@ -57,6 +57,7 @@ chmod +x overrides hf
 expect "fine-tuning has other defaults" 0 '^seq_length = 2048$' ./overrides train.train_iters=5
 expect "a precision name may have hyphens" 0 '^fp8_recipe = mxfp8$' ./overrides mixed_precision=bf16-with-mxfp8-mixed
 expect "NVFP4 is FP4" 0 '^fp4 = e2m1$' ./overrides mixed_precision=bf16_with_nvfp4_mixed
+expect "fp4_param is fp4_param_gather" 0 '^fp4_param_gather = true$' ./overrides model.fp4=e2m1 model.fp4_param=true
 expect "with FP4 weights" 0 '^fp4_param_gather = true$' ./overrides mixed_precision=bf16_with_nvfp4_mixed
 expect "subchannel scaling is blockwise" 0 '^fp8_recipe = blockwise$' ./overrides mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
 expect "the recipe of FP8 counts without FP8" 0 '^fp8_recipe = tensorwise$' ./overrides mixed_precision=bf16_mixed
