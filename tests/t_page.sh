@@ -126,6 +126,24 @@ for rank in 0 6 12; do
   grep -o 'data-part="[0-9]*' rank.dom > "parts.$rank"
   grep -o 'data-category="[^>]*' rank.dom > "areas.$rank"
 done
+# What a reader does: each script runs at the end of a copy of the page.
+act() { # act PAGE WIDTH SCRIPT: DOM afterwards to act.dom
+  { cat "$1"; printf '<script>%s</script>\n' "$3"; } >act.html
+  dom act.html "$2" 1 >act.dom
+}
+act job.html 1280 'document.querySelector(".cell[data-rank=\"4\"]").click();'
+check "choosing a cell shows its rank" grep -q 'id="chosen" data-rank="4"' act.dom
+act job.html 1280 'const press = (on, key) => on.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  press(document.querySelector(".cell"), "ArrowRight"); document.activeElement.click();
+  press(document.querySelector("#timeline .chart"), "Home");'
+check "arrow keys move over the grid, Enter chooses" grep -q 'id="chosen" data-rank="4"' act.dom
+check "keys move along the timeline" grep -q 'At: .*operation 1 of ' act.dom
+act sweep.html 1280 'document.querySelector("input[data-key=pipeline_model_parallel_size]").click();'
+check "a filter leaves layouts out" sh -c '! grep -q "id=\"count\"[^>]*>6 of 6 layouts" act.dom && grep -q "id=\"count\"[^>]*>[1-9] of 6 layouts" act.dom'
+for page in job oom sweep diff; do
+  act $page.html 400 'document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth ? "yes" : "no";'
+  check "$page.html is no wider than a narrow window" grep -q 'data-wide="no"' act.dom
+done
 check "another rank has another bar" sh -c '! cmp -s parts.0 parts.6 && ! cmp -s parts.6 parts.12'
 check "another rank has another timeline" sh -c '! cmp -s areas.0 areas.6 && ! cmp -s areas.6 areas.12'
 done_testing

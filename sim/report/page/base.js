@@ -38,13 +38,18 @@ function fixed(x, digits) {
 
 function size(bytes) {
   if (bytes === 0) return '0';
-  if (Math.abs(bytes) >= GIB) return fixed(bytes / GIB, 2) + ' GiB';
-  if (Math.abs(bytes) >= MIB) return fixed(bytes / MIB, 1) + ' MiB';
-  return fixed(bytes / 1024, 1) + ' KiB';
+  if (Math.abs(bytes) >= GIB) return fixed(bytes / GIB, 2) + '\u00a0GiB';
+  if (Math.abs(bytes) >= MIB) return fixed(bytes / MIB, 1) + '\u00a0MiB';
+  return fixed(bytes / 1024, 1) + '\u00a0KiB';
+}
+
+// Numbers that may be very large, such as tokens a second.
+function short(n) {
+  return n >= 1e7 ? fixed(n / 1e6, 1) + '\u00a0M' : whole(Math.round(n));
 }
 
 function percent(part, all) {
-  return all > 0 ? fixed(100 * part / all, 1) + ' %' : '';
+  return all > 0 ? fixed(100 * part / all, 1) + '\u00a0%' : '';
 }
 
 // A size for people, with the exact number in its title and for programs.

@@ -13,7 +13,7 @@ function clockTiles(job) {
   const t = job.report.time;
   if (!t) return null;
   return [tile('Step, estimated', ms(t.step_ns, t.step_ns < 1e8 ? 2 : 0), percent(t.bubble_ns, t.step_ns) + ' of it waits for other stages'),
-    tile('Throughput, estimated', whole(Math.round(t.tokens_per_s)) + ' tokens/s', fixed(t.tflops_per_s, 0) + ' TFLOP/s a GPU, '
+    tile('Throughput, estimated', short(t.tokens_per_s) + ' tokens/s', fixed(t.tflops_per_s, 0) + ' TFLOP/s a GPU, '
       + percent(t.mfu, 1) + ' of its peak')];
 }
 

@@ -212,7 +212,7 @@ function sweepVerdict(rows, sweep) {
   return el('div', { class: 'verdict' + (fitting.length === 0 ? ' bad' : ''), id: 'verdict' },
     el('p', { class: 'answer' }, whole(fitting.length) + ' of ' + whole(rows.length) + ' layouts fit.'),
     el('div', { class: 'tiles' },
-      fastest ? tile('Fastest that fits, estimated', whole(fastest.estimated_tokens_per_s) + ' tokens/s', 'layout ' + fastest.layout + ': ' + words(fastest)) : null,
+      fastest ? tile('Fastest that fits, estimated', short(fastest.estimated_tokens_per_s) + ' tokens/s', 'layout ' + fastest.layout + ': ' + words(fastest)) : null,
       roomiest ? tile('Most headroom', sized(roomiest.headroom_bytes), 'layout ' + roomiest.layout + ': ' + words(roomiest)) : null,
       tile('Out of memory', whole(count('out of memory')), 'layouts'),
       tile('At risk, or not simulated', whole(others), 'layouts')));
