@@ -577,6 +577,31 @@ static void put_defaults(const json_t *record, sim_import_t *import)
     }
 }
 
+/* "fsdp2"; "megatron-fsdp optim_grads_params, main params/grads fp32, grad comm bf16". */
+static void put_fsdp(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "train.fsdp";
+    static const char *const strategies[] = { "optim_grads_params", "optim_grads", "optim",
+                                              "no_shard" };
+    if (text_has(record, path, "fsdp2")) {
+        put(import, "optimizer", "use_torch_fsdp2", "true", path);
+        return;
+    }
+    put(import, "optimizer", "use_megatron_fsdp", "true", path);
+    sim_import_put_key(import, "optimizer", "data_parallel_sharding_strategy",
+                       "optim_grads_params", "Megatron-Bridge's performance scripts");
+    for (size_t i = 0; i < 4; i++) {
+        if (!text_has(record, path, strategies[i]))
+            continue;
+        put(import, "optimizer", "data_parallel_sharding_strategy", strategies[i], path);
+        break;
+    }
+    if (text_has(record, path, "grads fp32"))
+        put(import, "optimizer", "megatron_fsdp_main_grads_dtype", "fp32", path);
+    if (text_has(record, path, "comm bf16"))
+        put(import, "optimizer", "megatron_fsdp_grad_comm_dtype", "bf16", path);
+}
+
 static void import_fields(const json_t *record, sim_import_t *import)
 {
     put_defaults(record, import);
@@ -608,7 +633,7 @@ static void import_fields(const json_t *record, sim_import_t *import)
     put_optimizer(record, import);
     put_peft(record, import);
     if (json_is_string(at(record, "train.fsdp")))
-        put(import, "optimizer", "use_megatron_fsdp", "true", "train.fsdp");
+        put_fsdp(record, import);
 }
 
 /* Programs that allocate in another way than Megatron-LM and Megatron-Bridge. */
