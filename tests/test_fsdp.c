@@ -52,12 +52,15 @@ typedef struct {
 
 typedef struct {
     uint64_t held, optimizer;
+    uint64_t before; /* most before the first iteration */
     watch_t params, grads;
 } figures_t;
 
 static void see(void *arg, const sim_observation_t *seen)
 {
     figures_t *f = arg;
+    if (seen->now->iteration == 0 && seen->allocated_bytes > f->before)
+        f->before = seen->allocated_bytes;
     watch_t *watches[] = { &f->params, &f->grads };
     for (size_t i = 0; i < 2; i++) {
         watch_t *w = watches[i];
@@ -192,6 +195,20 @@ static void gradients_travel_in_their_own_type(void)
     equal((int64_t)f.params.most, 0);
 }
 
+/* The whole model and its shards while the last bucket is filled; by parts, shards and gradients
+ * are more than shards and a bucket. */
+static void a_model_can_be_made_in_parts(void)
+{
+    static const char *const whole[] = { STRATEGY("optim_grads_params"), NULL };
+    static const char *const parts[] = { STRATEGY("optim_grads_params"),
+                                         "init_model_with_meta_device=true", NULL };
+    figures_t a = play(whole), b = play(parts);
+    enum { SHARDS = 6 * (PADDED / RANKS) }; /* bf16 and fp32 */
+    equal((int64_t)a.held, (int64_t)b.held);
+    equal((int64_t)a.before, 2 * ALL + SHARDS + 2 * UNIT);
+    equal((int64_t)b.before, SHARDS + 2 * (PADDED / RANKS));
+}
+
 static void one_rank_gathers_nothing(void)
 {
     static const char *const settings[] = { STRATEGY("optim_grads_params"), "world_size=1", NULL };
@@ -228,6 +245,7 @@ static CU_TestInfo tests[] = {
     { "limits hold units back", limits_hold_units_back },
     { "double buffers are kept", double_buffers_are_kept },
     { "gradients travel in their own type", gradients_travel_in_their_own_type },
+    { "a model can be made in parts", a_model_can_be_made_in_parts },
     { "one rank gathers nothing", one_rank_gathers_nothing },
     { "wrong combinations are refused", wrong_combinations_are_refused },
     CU_TEST_INFO_NULL,

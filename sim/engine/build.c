@@ -20,6 +20,8 @@ static uint64_t param_bytes(const sim_player_t *p, sim_buffer_t buffer, uint64_t
 static bool build_model(sim_player_t *p)
 {
     p->now.phase = SIM_PHASE_MODEL_BUILD;
+    if (p->sharding == SIM_SHARDING_UNITS && p->scenario->init_model_with_meta_device)
+        return true; /* without memory, until parts of it are made */
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         sim_player_chunk_t *chunk = &p->chunks[c];
         p->now.chunk = (uint16_t)c;

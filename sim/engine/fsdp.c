@@ -545,10 +545,15 @@ static bool build_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
         if (shards_state(s) && !add(p, &p->buffers, "param_shard", SIM_CAT_PARAMETERS,
                                     n_weights * p->dims.e, BUFFER_STREAM))
             return false;
+        if (shards_params(s) && b->is_distributed &&
+            !add(p, &p->step_temporaries, "whole_bucket", SIM_CAT_PARAMETERS,
+                 b->n_elements * p->dims.e, BUFFER_STREAM))
+            return false;
         if (has_main_weights(s) &&
             !add(p, &p->optimizer, "main_param", SIM_CAT_OPTIMIZER,
                  b->n_owned * type_bytes(s, s->megatron_fsdp_main_params_dtype), BUFFER_STREAM))
             return false;
+        sim_player_free_statics(p, &p->step_temporaries);
         n_grads += shards_grads(s) ? b->n_owned : b->n_elements;
     }
     if (shards_state(s))

@@ -134,7 +134,6 @@ static const char *const harmless_model[] = {
     "high_priority_a2a_comm_stream",
     "inference_*",
     "init_method*",
-    "init_model_with_meta_device",
     "kitchen_attention_backend",
     "layernorm_*",
     "linear_*",

@@ -452,7 +452,8 @@ static void muon_is_possible(sim_rule_context_t *c)
                         "muon is not simulated with fp8_param_gather or fp4_param_gather");
 }
 
-/* The first two are Megatron-LM's; the others are what is not simulated. */
+/* Optimizer, meta device: Megatron-LM; deferred gradients: Megatron-Bridge. The others are what is
+ * not simulated. */
 static void fsdp_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -463,6 +464,13 @@ static void fsdp_is_possible(sim_rule_context_t *c)
     }
     if (s->optimizer != SIM_OPTIMIZER_ADAM && s->optimizer != SIM_OPTIMIZER_SGD)
         sim_rule_broken(c, "use_megatron_fsdp", "needs optimizer = adam or sgd");
+    if (s->init_model_with_meta_device &&
+        s->data_parallel_sharding_strategy == SIM_FSDP_NO_SHARD)
+        sim_rule_broken(c, "init_model_with_meta_device",
+                        "does not go with data_parallel_sharding_strategy = no_shard");
+    if (s->defer_embedding_wgrad_compute)
+        sim_rule_broken(c, "defer_embedding_wgrad_compute",
+                        "does not go with use_megatron_fsdp = true");
     if (s->num_distributed_optimizer_instances > 1)
         sim_rule_broken(c, "num_distributed_optimizer_instances",
                         "more than 1 is not simulated with use_megatron_fsdp = true");
@@ -651,7 +659,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
-    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers scheme", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather fp4_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },

@@ -304,7 +304,7 @@ typedef struct {
     uint64_t num_distributed_optimizer_instances;
     bool use_precision_aware_optimizer, store_param_remainders;
     sim_dtype_t main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
-    bool use_megatron_fsdp, fsdp_double_buffer;
+    bool use_megatron_fsdp, fsdp_double_buffer, init_model_with_meta_device;
     bool use_torch_fsdp2, torch_fsdp2_reshard_after_forward;
     sim_fsdp_strategy_t data_parallel_sharding_strategy;
     sim_fsdp_dtype_t megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype;

@@ -520,6 +520,7 @@ static const sim_key_t keys[] = {
     CHOICE("optimizer", data_parallel_sharding_strategy, "no_shard", strategies, "Megatron-FSDP: what data parallel ranks share"),
     BOOL("optimizer", use_torch_fsdp2, "false", "PyTorch's FSDP2 instead of DDP"),
     BOOL("optimizer", torch_fsdp2_reshard_after_forward, "true", "FSDP2: let parameters go between a unit's forward and backward"),
+    BOOL("optimizer", init_model_with_meta_device, "false", "fully sharded: parameters get memory only when they are sharded"),
     BOOL("optimizer", fsdp_double_buffer, "false", "Megatron-FSDP: two kept buffers for the units' parameters and gradients"),
     CHOICE("optimizer", megatron_fsdp_main_params_dtype, "fp32", fsdp_dtypes, "Megatron-FSDP: type of main parameters; auto: the parameters are their own"),
     CHOICE("optimizer", megatron_fsdp_main_grads_dtype, "auto", fsdp_dtypes, "Megatron-FSDP: type of gradients; auto: that of the parameters"),
