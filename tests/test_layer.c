@@ -358,7 +358,8 @@ static void mamba_layer(void)
              "%s world_size=6 tp=2 sequence_parallel=true hybrid_layer_pattern=M|M|M", keys);
     expect(settings,
            2 * 2 * S / 2 * H + 2 * S * ROWS / 2 + 3 * 2 * S * INNER / 2 + 4 * S * 4 + 4 * S / 2);
-    snprintf(settings, sizeof(settings), "%s world_size=3 num_layers=4 hybrid_layer_pattern=M|*-|M", keys);
+    snprintf(settings, sizeof(settings), "%s world_size=3 num_layers=4 hybrid_layer_pattern=M|*-|M",
+             keys);
     expect(settings, dense(&whole, GATED));
 }
 

@@ -24,7 +24,7 @@ typedef enum {
                      * leave it until the pipeline has been flushed */
     SIM_OP_TO_HOST, /* `bytes` more, or less, in host memory */
     SIM_OP_FROM_HOST,
-    SIM_OP_UNIT,    /* an event (`tensor`) of unit `slot`, see sim_unit() */
+    SIM_OP_UNIT, /* an event (`tensor`) of unit `slot`, see sim_unit() */
 } sim_op_kind_t;
 
 /* What a unit of fully sharded data parallelism goes through: a transformer layer, by its place in
