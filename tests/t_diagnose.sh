@@ -56,6 +56,11 @@ expect "the first rank that failed is named" 0 '^first failure: line 3, rank 9, 
 # A message that a terminal has wrapped.
 fold -s -w 70 "$data/pytorch_152135.txt" >"$work/folded.txt"
 expect "a wrapped message is put together" 0 'cached +3\.87 GiB' "$MBSIM" diagnose "$work/folded.txt"
+fold -w 67 "$data/pytorch_152135.txt" | sed '1s/^/[rank3]: /; s/^/> /' >"$work/cut.txt"
+expect "cut in the middle of words, behind a rank, quoted: so too" 0 'cached +3\.87 GiB' "$MBSIM" diagnose "$work/cut.txt"
+check "whatever the width" sh -c 'for width in 59 66 71 80 97; do
+  fold -w $width "$1" | "$0" diagnose | grep -q "cached  *3\.87 GiB" || exit 1; done' \
+  "$MBSIM" "$data/pytorch_152135.txt"
 
 head -c 300000 /dev/zero >"$work/zeros"
 expect "binary input is no message" 0 'no line of the text was recognised' "$MBSIM" diagnose "$work/zeros"

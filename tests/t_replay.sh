@@ -56,6 +56,8 @@ bad() { # bad TEXT PATTERN LINES: a trace of these lines is refused
   expect "$1" 2 "$2" "$MBSIM" replay "$work/bad"
 }
 bad "an unknown call" 'bad:2: unknown call .x.; known: a f R y Y e r A c m s' '\nx 1\n'
+bad "a binary file" 'bad: binary file, not a trace$' 'a 1 2 0\n\0000\n'
+bad "what could steer a terminal is not repeated" 'unknown call .[?][[]31mx.;' '\0033[31mx\n'
 bad "words missing" 'bad:1: 3 words, not 4: a ID BYTES STREAM' 'a 1 2\n'
 bad "words too many" 'bad:1: 3 words, not 2: f ID' 'f 1 2\n'
 bad "no number" "bad:1: BYTES is '-5', not a whole number below 2\\^64" 'a 1 -5 0\n'

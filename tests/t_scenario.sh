@@ -41,12 +41,18 @@ fi
 head -c 1000000 huge.ini > line.ini
 one_error "a line of 1 MB" 2 '^line\.ini:1: line of 1000000 characters' "$MBSIM" line.ini
 rm huge.ini line.ini
+yes 'a = b' | head -n 600000 > garbage.ini
+expect "wrong lines without end are not all read" 2 '^and 10[0-9][0-9] more$' \
+  timeout 10 "$MBSIM" garbage.ini
+rm garbage.ini
 sed 1d good.ini > nosection.ini
 one_error "keys before the first section" 2 '^nosection\.ini:1: preset: stands before' \
   "$MBSIM" nosection.ini
 sed 's/^\[parallel\]/[paralel]/' good.ini > section.ini
 one_error "an unknown section" 2 '^section\.ini:3: \[paralel\]: .*did you mean \[parallel\]\?' \
   "$MBSIM" section.ini
+one_error "--set has no section sweep" 2 '^--set: \[sweep\]: only a scenario file has this section' \
+  "$MBSIM" good.ini --set sweep.micro_batch_size=1
 sed 's/^tensor_model/tensor_modle/' good.ini > key.ini
 one_error "an unknown key" 2 '^key\.ini:5: .*did you mean tensor_model_parallel_size\?' \
   "$MBSIM" key.ini
@@ -112,6 +118,8 @@ expect "a full disk is an error" 1 'keys\.json: cannot be written' \
   sh -c 'ulimit -f 0; exec "$0" keys --json keys.json' "$MBSIM"
 check "the old file stays" grep -qx old keys.json
 check "nothing else is left" sh -c '! ls -A | grep -q "^\.keys"'
+one_error "standard output that is full is one error" 1 'standard output: cannot be written' \
+  sh -c '"$0" -q good.ini --json - > /dev/full' "$MBSIM"
 expect "standard output that is full is an error" 1 'standard output: cannot be written' \
   sh -c '"$0" keys > /dev/full' "$MBSIM"
 

@@ -68,6 +68,11 @@ static void the_nearest_name_is_found_and_far_ones_are_not(void)
     base_nearest_offer(&n, "hidden_size");
     CU_ASSERT_PTR_NULL(n.best);
     CU_ASSERT_EQUAL(base_edit_distance("ab", "ba"), 1);
+    char longest[500] = { 0 };
+    memset(longest, 'a', sizeof(longest) - 1);
+    base_nearest_init(&n, longest);
+    base_nearest_offer(&n, "hidden_size");
+    CU_ASSERT_PTR_NULL(n.best);
 }
 
 static CU_TestInfo tests[] = {

@@ -3,6 +3,7 @@
 
 #include "sim/base/diag.h"
 
+#include "sim/base/log.h"
 #include "sim/base/xmem.h"
 
 #include <stdarg.h>
@@ -30,6 +31,7 @@ void base_diag_add(base_diag_t *diag, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     diag->text = base_xrealloc(diag->text, diag->n + 1, sizeof(*diag->text));
-    diag->text[diag->n++] = base_xvasprintf(fmt, ap);
+    diag->text[diag->n] = base_xvasprintf(fmt, ap);
+    base_printable(diag->text[diag->n++]);
     va_end(ap);
 }

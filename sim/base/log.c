@@ -3,6 +3,7 @@
 
 #include "sim/base/log.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,6 +16,13 @@ void base_log_init(base_log_level_t level, int rank)
     my_rank = rank;
 }
 
+void base_printable(char *text)
+{
+    for (char *c = text; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c) && *c != '\n' && *c != '\t')
+            *c = '?';
+}
+
 void base_log(base_log_level_t level, const char *fmt, ...)
 {
     if (level > max_level || (my_rank != 0 && max_level < BASE_LOG_DEBUG))
@@ -24,6 +32,7 @@ void base_log(base_log_level_t level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
+    base_printable(line);
     /* One call, so that lines of several ranks do not mix. */
     if (max_level >= BASE_LOG_DEBUG)
         fprintf(stderr, "mbsim[%d]: %s%s\n", my_rank, level == BASE_LOG_WARN ? "warning: " : "",

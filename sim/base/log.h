@@ -14,6 +14,10 @@ typedef enum {
 /* Levels up to `level` are shown; `rank` is this process in the MPI world, 0 alone. */
 void base_log_init(base_log_level_t level, int rank);
 
+/* Control characters other than newline and tab become '?', so that no input can steer a terminal;
+ * messages of base_log() and base_diag_add() have been through it. */
+void base_printable(char *text);
+
 void base_log(base_log_level_t level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -48,6 +48,8 @@ size_t base_edit_distance(const char *a, const char *b)
 void base_nearest_init(base_nearest_t *nearest, const char *wanted)
 {
     size_t limit = strlen(wanted) / 3;
+    if (limit > MAX_NAME / 3) /* a name that is too long is near none */
+        limit = MAX_NAME / 3;
     *nearest = (base_nearest_t){ .wanted = wanted, .best_distance = (limit > 1 ? limit : 1) + 1 };
 }
 

@@ -307,6 +307,11 @@ base_status_t sim_trace_parse(const char *name, const char *text, size_t len, si
     p.trace->text = base_xcalloc(len + 1, 1);
     p.map.slot = base_xcalloc(p.map.mask + 1, sizeof(*p.map.slot));
     const char *at = text, *end = text + len;
+    if (len > 0 && memchr(text, '\0', len) != NULL) {
+        p.n_errors++;
+        base_diag_add(diag, "%s: binary file, not a trace", name);
+        at = end;
+    }
     while (at < end) {
         const char *eol = memchr(at, '\n', (size_t)(end - at));
         if (p.line == SIM_TRACE_MAX_LINES) {

@@ -412,6 +412,10 @@ bool sim_scenario_set_text(sim_scenario_t *scenario, const char *assignment, con
 
 void sim_section_unknown(const char *section, const char *origin, base_diag_t *diag)
 {
+    if (strcmp(section, "sweep") == 0) { /* a file's section of that name does not come here */
+        base_diag_add(diag, "%s: [sweep]: only a scenario file has this section", origin);
+        return;
+    }
     base_nearest_t nearest;
     base_nearest_init(&nearest, section);
     for (const char *const *s = sim_sections; *s != NULL; s++)

@@ -21,6 +21,7 @@ enum {
     MAX_LINE = 16 << 10, /* characters of one line */
     MAX_NAME = 64, /* of a section or key; longer ones are unknown anyway, libinih cuts at 49 */
     MAX_SWEEP_VALUES = 1000,
+    MAX_DROPPED = 1000, /* wrong lines beyond those shown, after which the rest is not read */
 };
 
 typedef struct {
@@ -102,7 +103,7 @@ static bool check_line(reader_t *r, const char *s, size_t n)
 static char *next_line(char *out, int size, void *stream)
 {
     reader_t *r = stream;
-    if (r->next >= r->end)
+    if (r->next >= r->end || r->diag->n_dropped >= MAX_DROPPED)
         return NULL;
     const char *s = r->next;
     const char *newline = memchr(s, '\n', (size_t)(r->end - s));

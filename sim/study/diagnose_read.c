@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 1 << 16, MAX_WRAPPED_LINES = 8 };
+enum { MAX_LINE = 1 << 16 };
 
 diag_record_t *diag_reader_add(diag_reader_t *r, diag_kind_t kind, bool is_failure)
 {
@@ -67,6 +67,8 @@ static size_t clean(char *s, size_t n)
 static const char *take_prefix(diag_reader_t *r, const char *line)
 {
     r->rank = r->gpu = -1;
+    while (*line == '>') /* quoted in a mail or a chat */
+        line += line[1] == ' ' ? 2 : 1;
     const char *s = line, *at;
     if ((at = strstr(s, "[rank")) != NULL && isdigit((unsigned char)at[5])) {
         r->rank = diag_int_after(at, "[rank");
@@ -178,6 +180,49 @@ static bool is_oom_complete(const char *text)
            strstr(text, "reserved in total") != NULL || strstr(text, " cached)") != NULL;
 }
 
+static void read_oom_text(diag_record_t *rec, const char *text)
+{
+    int64_t gpu = diag_int_after(text, "GPU ");
+    if (gpu < 0)
+        gpu = diag_int_after(text, "NPU ");
+    if (gpu >= 0)
+        rec->gpu = gpu;
+    if (strstr(text, "already allocated") != NULL)
+        read_old_oom(rec, text);
+    else
+        read_new_oom(rec, text);
+    rec->figures[DIAG_REQUEST] = diag_amount_after(text, "Tried to allocate ");
+}
+
+/* The text with its lines joined as they are: a terminal cuts words, an editor drops spaces. */
+static void join_tightly(const diag_reader_t *r, char out[DIAG_MAX_OOM_TEXT])
+{
+    size_t n = 0, i_joint = 0;
+    for (size_t i = 0; r->oom[i] != '\0'; i++) {
+        if (i_joint < r->n_wrapped && i == r->joints[i_joint])
+            i_joint++;
+        else
+            out[n++] = r->oom[i];
+    }
+    out[n] = '\0';
+}
+
+/* Each figure from the text joined tightly, else from the one joined by spaces: a number that a
+ * line's end has cut is whole in the first only. */
+static void read_wrapped_oom(const diag_reader_t *r, diag_record_t *rec)
+{
+    char tight[DIAG_MAX_OOM_TEXT];
+    join_tightly(r, tight);
+    diag_record_t loose = *rec;
+    read_oom_text(&loose, r->oom);
+    rec->gpu = loose.gpu;
+    read_oom_text(rec, tight);
+    rec->is_old_wording |= loose.is_old_wording;
+    for (size_t i = 0; i < DIAG_N_FIGURES; i++)
+        if (rec->figures[i] == DIAG_UNKNOWN)
+            rec->figures[i] = loose.figures[i];
+}
+
 static void finish_oom(diag_reader_t *r)
 {
     if (r->oom_line == 0)
@@ -187,18 +232,7 @@ static void finish_oom(diag_reader_t *r)
         rec->line = r->oom_line;
         rec->rank = r->oom_rank;
         rec->gpu = r->oom_gpu;
-        rec->figures[DIAG_REQUEST] = diag_amount_after(r->oom, "Tried to allocate ");
-        int64_t gpu = diag_int_after(r->oom, "GPU ");
-        if (gpu < 0)
-            gpu = diag_int_after(r->oom, "NPU ");
-        if (gpu >= 0)
-            rec->gpu = gpu;
-        uint64_t request = rec->figures[DIAG_REQUEST];
-        if (strstr(r->oom, "already allocated") != NULL)
-            read_old_oom(rec, r->oom);
-        else
-            read_new_oom(rec, r->oom);
-        rec->figures[DIAG_REQUEST] = request;
+        read_wrapped_oom(r, rec);
     }
     r->oom_line = 0;
 }
@@ -221,7 +255,7 @@ static bool read_oom(diag_reader_t *r, const char *line)
         r->oom[0] = '\0';
     } else if (r->oom_line == 0) {
         return false;
-    } else if (r->rank != r->oom_rank || ++r->n_wrapped > MAX_WRAPPED_LINES ||
+    } else if ((r->rank != r->oom_rank && r->rank >= 0) || r->n_wrapped == DIAG_MAX_WRAPPED ||
                strstr(line, "Traceback") != NULL) {
         finish_oom(r);
         return false;
@@ -229,8 +263,12 @@ static bool read_oom(diag_reader_t *r, const char *line)
         at = line;
     }
     size_t used = strlen(r->oom);
-    snprintf(r->oom + used, sizeof(r->oom) - used, " %s", at);
-    if (is_oom_complete(r->oom))
+    if (used > 0)
+        r->joints[r->n_wrapped++] = used;
+    snprintf(r->oom + used, sizeof(r->oom) - used, used > 0 ? " %s" : "%s", at);
+    char tight[DIAG_MAX_OOM_TEXT];
+    join_tightly(r, tight);
+    if (is_oom_complete(r->oom) || is_oom_complete(tight))
         finish_oom(r);
     return true;
 }

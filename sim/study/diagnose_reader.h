@@ -5,14 +5,20 @@
 
 #include "sim/study/diagnose.h"
 
-enum { DIAG_MAX_OOM_TEXT = 4096, DIAG_SUMMARY_LINES = 60, DIAG_MAX_GPUS = 64 };
+enum {
+    DIAG_MAX_OOM_TEXT = 4096,
+    DIAG_MAX_WRAPPED = 8,
+    DIAG_SUMMARY_LINES = 60,
+    DIAG_MAX_GPUS = 64
+};
 
 typedef struct {
     diag_log_t *log;
     size_t cap_records;
     int64_t rank, gpu; /* of the current line's prefix */
     char oom[DIAG_MAX_OOM_TEXT];
-    size_t oom_line, n_wrapped; /* oom_line 0: no message is being collected */
+    size_t joints[DIAG_MAX_WRAPPED]; /* where the space lies that stands for a line's end */
+    size_t oom_line, n_wrapped;      /* oom_line 0: no message is being collected */
     int64_t oom_rank, oom_gpu;
     size_t table; /* index + 1 of the record that a table or a list of metrics fills */
     size_t table_line;
