@@ -209,6 +209,28 @@ static void a_model_can_be_made_in_parts(void)
     equal((int64_t)b.before, SHARDS + 2 * (PADDED / RANKS));
 }
 
+/* The layer of multi-token prediction is a unit like the others; its norms and its projection of
+ * two hidden sizes to one are outside. */
+static void predicted_layers_are_units(void)
+{
+    static const char *const settings[] = { STRATEGY("optim_grads_params"), "mtp_num_layers=1",
+                                            NULL };
+    static const char *const limited[] = { STRATEGY("optim_grads_params"), "mtp_num_layers=1",
+                                           "suggested_communication_unit_size=2", NULL };
+    enum {
+        MORE = REST + 2 * H * H + 3 * H,
+        /* 4 ranks, rows of 1024. */
+        MORE_PADDED = (MORE + 4095) / 4096 * 4096
+    };
+    figures_t f = play(settings);
+    equal((int64_t)f.params.most, 2 * ((LAYERS + 1) * UNIT + MORE_PADDED));
+    equal((int64_t)f.params.now, 2 * MORE_PADDED);
+    equal((int64_t)f.grads.now, 0);
+    f = play(limited);
+    equal((int64_t)f.params.most, 2 * (2 * UNIT + MORE_PADDED));
+    equal((int64_t)f.grads.most, 2 * (2 * UNIT + MORE_PADDED));
+}
+
 static void one_rank_gathers_nothing(void)
 {
     static const char *const settings[] = { STRATEGY("optim_grads_params"), "world_size=1", NULL };
@@ -246,6 +268,7 @@ static CU_TestInfo tests[] = {
     { "double buffers are kept", double_buffers_are_kept },
     { "gradients travel in their own type", gradients_travel_in_their_own_type },
     { "a model can be made in parts", a_model_can_be_made_in_parts },
+    { "predicted layers are units", predicted_layers_are_units },
     { "one rank gathers nothing", one_rank_gathers_nothing },
     { "wrong combinations are refused", wrong_combinations_are_refused },
     CU_TEST_INFO_NULL,

@@ -50,9 +50,11 @@ static uint64_t grad_bytes(const sim_scenario_t *s)
 
 /* ---- buckets ---- */
 
+/* Of multi-token prediction, the transformer layer is a unit. */
 static uint32_t unit_of(const sim_param_t *param, const topo_chunk_t *place)
 {
-    return param->layer == SIM_NO_LAYER ? SIM_UNIT_HEAD : param->layer - place->first_layer;
+    bool is_outside = param->layer == SIM_NO_LAYER || param->module == SIM_MOD_MTP;
+    return is_outside ? SIM_UNIT_HEAD : param->layer - place->first_layer;
 }
 
 static uint64_t cols_of(const sim_param_t *param)
@@ -161,12 +163,13 @@ static void set_limits(sim_fsdp_t *f, const sim_scenario_t *s, const sim_params_
 {
     uint64_t in_units = 0, unit = s->suggested_communication_unit_size;
     for (uint32_t i = 0; i < params->n; i++)
-        if (params->params[i].layer != SIM_NO_LAYER)
+        if (unit_of(&params->params[i], place) != SIM_UNIT_HEAD)
             in_units += params->params[i].n_elements;
     if (unit == 0) {
         unit = bucket_elements;
-        if (shards_params(s) && place->n_layers > 0)
-            unit = in_units / place->n_layers * 2;
+        uint32_t n_units = place->n_layers + place->n_mtp_layers;
+        if (shards_params(s) && n_units > 0)
+            unit = in_units / n_units * 2;
         unit = base_u64_max(unit, LEAST_UNIT_ELEMENTS);
     }
     f->queue_elements = unit;

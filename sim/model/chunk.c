@@ -358,7 +358,7 @@ static void work_init(work_t *w, const topo_chunk_t *place)
     w->n_losses = 1 + (uint32_t)s->mtp_num_layers;
     w->losses = base_xcalloc(w->n_losses, sizeof(*w->losses));
     sim_mtp_init(&w->mtp, place->n_mtp_layers,
-                 s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
+                 s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1], place->n_layers);
     set_borders(w);
     for (uint32_t i = 0; i < place->n_layers; i++) {
         w->layers[i].kind = sim_layer_kind(s, place->first_layer + i);

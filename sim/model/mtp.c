@@ -9,11 +9,13 @@
 
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
 
-void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe)
+void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe, uint32_t first_unit)
 {
     *save = (sim_mtp_save_t){ .depths = base_xcalloc(n, sizeof(*save->depths)), .n = n };
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         save->depths[i].layer.is_moe = is_moe;
+        save->depths[i].unit = first_unit + i;
+    }
 }
 
 void sim_mtp_fini(sim_mtp_save_t *save)
@@ -72,7 +74,10 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t 
                                sim_ref_t embedded, bool grad)
 {
     sim_ref_t x = project(m, save, hidden, embedded, grad);
+    bool again = !m->b->in_forward;
+    sim_tell(m, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, save->unit);
     x = sim_layer_forward(m, &save->layer, x, grad);
+    sim_tell(m, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, save->unit);
     m->b->module = SIM_MOD_MTP;
     return sim_norm_forward(m, &save->norm, x, "mtp_norm_out", m->d->hidden_bytes, m->d->h, grad);
 }
@@ -143,7 +148,9 @@ static sim_ref_t depth_backward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t
         sim_drop(m->b, layer_forward(m, save, save->checkpoint[0], save->checkpoint[1], true));
     m->b->module = SIM_MOD_MTP;
     g = sim_norm_backward(m, &save->norm, g, m->d->hidden_bytes);
+    sim_tell(m, SIM_UNIT_BACKWARD, save->unit);
     g = sim_layer_backward(m, &save->layer, g);
+    sim_tell(m, SIM_UNIT_BACKWARD_DONE, save->unit);
     sim_ref_t d_embedded;
     g = project_backward(m, save, g, &d_embedded);
     *embedding_grad_p = sim_embedding_backward(m, &save->embedding, d_embedded);

@@ -16,6 +16,7 @@ typedef struct {
     sim_linear_save_t eh; /* projection of both norms' outputs side by side */
     sim_layer_save_t layer;
     sim_norm_save_t norm;
+    uint32_t unit; /* of the layer, see sim_unit() */
 } sim_mtp_depth_t;
 
 typedef struct {
@@ -23,8 +24,8 @@ typedef struct {
     uint32_t n;
 } sim_mtp_save_t;
 
-/* `n` depths whose layers have experts or not. */
-void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe);
+/* `n` depths whose layers have experts or not; their units count from `first_unit`. */
+void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe, uint32_t first_unit);
 void sim_mtp_fini(sim_mtp_save_t *save);
 
 /* Takes one reference of `hidden`, the final norm's output; returns one tensor with it and the

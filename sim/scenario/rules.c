@@ -482,8 +482,9 @@ static void fsdp_is_possible(sim_rule_context_t *c)
                         "is not simulated with use_megatron_fsdp = true");
     if (s->model_type != SIM_MODEL_GPT)
         sim_rule_broken(c, "use_megatron_fsdp", "is simulated with model_type = gpt alone");
-    if (s->mtp_num_layers > 0)
-        sim_rule_broken(c, "mtp_num_layers", "is not simulated with use_megatron_fsdp = true");
+    if (s->mtp_num_layers > 0 && s->pipeline_model_parallel_size > 1)
+        sim_rule_broken(c, "mtp_num_layers",
+                        "is not simulated with use_megatron_fsdp = true and a pipeline");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "use_megatron_fsdp", "adapters are not simulated with it");
 }
@@ -659,7 +660,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
-    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather fp4_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
