@@ -332,7 +332,7 @@ static void make_offload(maker_t *m)
 static void make_rarities(maker_t *m)
 {
     static const char *const rare[][4] = {
-        { "model_type", "bert" },
+        { "model_type", "bert", "t5" },
         { "rotary_percent", "0.5", "0" },
         { "add_qkv_bias", "true" },
         { "apply_query_key_layer_scaling", "true" },
@@ -373,6 +373,39 @@ static void make_rarities(maker_t *m)
     }
 }
 
+/* A hybrid of Mamba-2 and other layers; the pattern gives stages and number of layers. */
+static void make_hybrid(maker_t *m)
+{
+    static const char kinds[] = "MM*-";
+    char text[64];
+    size_t n = 0;
+    if (m->vpp > 1 || m->cp > 1 || m->s->num_experts > 0 || !chance(m, 12))
+        return;
+    for (uint64_t stage = 0; stage < m->pp; stage++) {
+        if (stage > 0)
+            text[n++] = '|';
+        for (uint64_t k = 1 + random_below(&m->r, 4); k > 0; k--)
+            text[n++] = kinds[random_below(&m->r, 4)];
+    }
+    text[n] = '\0';
+    set(m, "hybrid_layer_pattern", text);
+    set_count(m, "num_layers", n - (m->pp - 1));
+    set_count(m, "mamba_num_heads", m->tp * PICK(m, 2, 4));
+    set_count(m, "mamba_num_groups", m->tp);
+    set_count(m, "mamba_head_dim", PICK(m, 8, 64));
+    set_count(m, "mamba_state_dim", PICK(m, 16, 128));
+}
+
+static void make_torch_fsdp(maker_t *m)
+{
+    if (m->pp > 1 || m->s->use_distributed_optimizer || m->s->expert_model_parallel_size > 1 ||
+        !maybe(m, 15, "use_torch_fsdp2", "true"))
+        return;
+    set(m, "gradient_accumulation_fusion", "false");
+    set(m, "untie_embeddings_and_output_weights", "true");
+    maybe(m, 50, "torch_fsdp2_reshard_after_forward", "false");
+}
+
 static void make_fsdp(maker_t *m)
 {
     if (!maybe(m, 8, "use_megatron_fsdp", "true"))
@@ -403,6 +436,8 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_adapters(&m);
     make_offload(&m);
     make_fsdp(&m);
+    make_torch_fsdp(&m);
+    make_hybrid(&m);
     make_rarities(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     make_fp4(&m);

@@ -149,7 +149,7 @@ static void every_iteration_ends_alike(void)
 /* What a rank holds from the second iteration on whatever it does; FSDP shares it out. */
 static void check_statics(const trial_t *t)
 {
-    if (t->s.use_megatron_fsdp)
+    if (sim_sharding_of(&t->s) == SIM_SHARDING_UNITS)
         return;
     uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(&t->s)), n = t->r.n_parameters;
     uint64_t param_bytes = sim_has_quantized_params(&t->s) ? 1 : e;
