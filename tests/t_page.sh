@@ -66,7 +66,7 @@ fi
 
 # dom PAGE WIDTH SCHEME: the page as it stands after its program has run; console in dom.err.
 dom() {
-  timeout -k 5 100 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
+  timeout -k 5 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/profile" \
     --virtual-time-budget=5000 --window-size="$2,1000" --blink-settings="preferredColorScheme=$3" \
     --enable-logging=stderr --dump-dom "file://$work/$1" 2>dom.err
 }

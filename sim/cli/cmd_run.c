@@ -75,9 +75,12 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
 
 /* Every process writes the snapshots of its own GPUs. */
 static int write_snapshots(const sim_scenario_t *scenario, const coll_world_t *world,
-                           const char *dir, const bool *is_skipped)
+                           const sim_options_t *options, const bool *is_skipped)
 {
+    const char *dir = options->snapshot;
     base_err_t err;
+    sim_progress_t progress;
+    sim_progress_init(&progress, options, "run", "ranks written");
     if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
         base_log(BASE_LOG_ERROR, "run: --snapshot: %s: %s", dir, strerror(errno));
         return 1;
@@ -92,9 +95,13 @@ static int write_snapshots(const sim_scenario_t *scenario, const coll_world_t *w
         if (status == BASE_OK)
             base_log(BASE_LOG_INFO, "%s: %" PRIu64 " bytes", path, bytes);
         free(path);
-        if (status != BASE_OK)
+        if (status != BASE_OK) {
+            sim_progress_end(&progress);
             return fail(&err);
+        }
+        sim_progress_show(rank + 1, scenario->grid.world_size, &progress);
     }
+    sim_progress_end(&progress);
     return 0;
 }
 
@@ -118,7 +125,7 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
     sim_job_fini(&job);
     if (options->snapshot == NULL || (code != 0 && code != 3))
         return code;
-    int failed = write_snapshots(scenario, world, options->snapshot, is_skipped);
+    int failed = write_snapshots(scenario, world, options, is_skipped);
     return failed != 0 ? failed : code;
 }
 
