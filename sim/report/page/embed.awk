@@ -21,6 +21,7 @@ function embed(name, files,    list, n, i, line) {
 
 BEGIN {
   print "/* Made from sim/report/page; do not edit. */"
+  print "/* clang-format off */"
   print "#include \"config.h\"\n"
   print "#include \"sim/report/page_files.h\"\n"
   print "#include <stddef.h>\n"
