@@ -115,6 +115,13 @@ expect "the verdict is about these ranks" 0 '^FITS' "$MBSIM" oom.ini --ranks 0-5
 expect "--json - takes the place of the text" 0 '^\{$' sh -c '"$0" fits.ini --json - | head -1' "$MBSIM"
 check "--csv - takes the place of the text" sh -c '"$0" fits.ini --csv - | cmp - fits.csv' "$MBSIM"
 expect "a folder that is not there" 1 'none/x\.json: cannot be written' "$MBSIM" fits.ini --json none/x.json
+cp fits.ini own.ini
+expect "a scenario is not written over" 2 'own\.ini would be written over' "$MBSIM" own.ini --json ./own.ini
+check "and stays as it was" cmp fits.ini own.ini
+expect "two outputs in one file are refused" 2 'two outputs go to both\.txt' \
+  "$MBSIM" fits.ini --json both.txt --csv both.txt
+expect "two outputs to nowhere are not" 0 '^FITS' \
+  "$MBSIM" fits.ini --json /dev/null --csv /dev/null
 echo old > old.json
 expect "a file that cannot grow" 1 'old\.json: cannot be written' \
   sh -c 'ulimit -f 0; exec "$0" fits.ini --json old.json' "$MBSIM"

@@ -41,6 +41,9 @@ fi
 head -c 1000000 huge.ini > line.ini
 one_error "a line of 1 MB" 2 '^line\.ini:1: line of 1000000 characters' "$MBSIM" line.ini
 rm huge.ini line.ini
+echo '{"hidden_size": 512}' > config.json
+one_error "a model's configuration" 2 '^config\.json: JSON, not a scenario; .mbsim import. makes one' \
+  "$MBSIM" config.json
 yes 'a = b' | head -n 600000 > garbage.ini
 expect "wrong lines without end are not all read" 2 '^and 10[0-9][0-9] more$' \
   timeout 10 "$MBSIM" garbage.ini

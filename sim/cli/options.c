@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FIELD(name) offsetof(sim_options_t, name)
 
@@ -201,6 +202,38 @@ static char *optional_operand(int argc, char **argv)
     return there ? argv[optind++] : standard_output;
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) != 0 || stat(b, &of_b) != 0)
+        return strcmp(a, b) == 0 && strcmp(a, "-") != 0;
+    return S_ISREG(of_a.st_mode) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* No output goes over an input, or over another output. */
+static int check_outputs(const sim_usage_t *usage, const sim_options_t *options)
+{
+    const char *const files[] = { options->json, options->csv, options->html, options->perfetto };
+    const size_t n = sizeof(files) / sizeof(files[0]);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; files[i] != NULL && j < options->n_operands; j++) {
+            if (is_same_file(files[i], options->operands[j])) {
+                base_log(BASE_LOG_ERROR,
+                         "%s: %s would be written over: give the output another name",
+                         usage->command, options->operands[j]);
+                return 2;
+            }
+        }
+        for (size_t j = 0; files[i] != NULL && j < i; j++) {
+            if (files[j] != NULL && is_same_file(files[i], files[j])) {
+                base_log(BASE_LOG_ERROR, "%s: two outputs go to %s", usage->command, files[i]);
+                return 2;
+            }
+        }
+    }
+    return SIM_OPTIONS_GO_ON;
+}
+
 int sim_options_parse(const sim_usage_t *usage, int argc, char **argv, void *options)
 {
     sim_options_t *base = options;
@@ -234,7 +267,8 @@ int sim_options_parse(const sim_usage_t *usage, int argc, char **argv, void *opt
                              : base->verbose == 1 ? BASE_LOG_INFO
                                                   : BASE_LOG_DEBUG;
     base_log_init(level, sim_launcher_rank());
-    return check_operands(usage, base);
+    int code = check_operands(usage, base);
+    return code == SIM_OPTIONS_GO_ON ? check_outputs(usage, base) : code;
 }
 
 void sim_options_fini(sim_options_t *options)

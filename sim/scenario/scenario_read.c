@@ -341,6 +341,13 @@ bool sim_scenario_read(sim_scenario_t *scenario, const char *name, const char *t
         base_diag_add(diag, "%s: binary file, not a scenario", name);
         return false;
     }
+    if (length > 0 && text[strspn(text, " \t\r\n")] == '{') {
+        base_diag_add(diag,
+                      "%s: JSON, not a scenario; `mbsim import` makes one of the config.json of a "
+                      "model, and `mbsim diff` reads saved reports",
+                      name);
+        return false;
+    }
     reader_t r = { .scenario = scenario,
                    .diag = diag,
                    .name = name,
