@@ -22,6 +22,8 @@ expect "and the retry is repeated" 0 '^\(default\) .* 1  +0  -$' "$MBSIM" replay
 expect "what cannot be known is said" 0 'The size of the device is not in a snapshot' "$MBSIM" replay "$data/edge_events.p3.pickle"
 expect "too little memory: exit code 3" 3 'line 2, allocation 2 of .* failed \(capacity\)' \
   "$MBSIM" replay --capacity 1MiB "$data/edge_events.p3.pickle"
+expect "which is why it differs from the recording" 3 'the two differ: what is played runs out of memory$' \
+  "$MBSIM" replay --capacity 1MiB "$data/edge_events.p3.pickle"
 
 "$MBSIM" replay "$data/edge_gc.p3.pickle" >"$work/file"
 "$MBSIM" replay - <"$data/edge_gc.p3.pickle" | sed "s|^stdin|$data/edge_gc.p3.pickle|" >"$work/stdin"

@@ -14,6 +14,11 @@ static bool agrees(const sim_recording_report_t *report)
            report->played->end_allocated_bytes == report->recording->end_allocated_bytes;
 }
 
+static bool ran_out_of_memory(const sim_recording_report_t *report)
+{
+    return report->played->n_ooms > report->recording->n_ooms;
+}
+
 static void print_side(FILE *out, const char *name, uint64_t peak, uint64_t end, uint64_t allocated)
 {
     char a[BASE_BYTES_TEXT], b[BASE_BYTES_TEXT], c[BASE_BYTES_TEXT];
@@ -35,7 +40,9 @@ void sim_recording_print(const sim_recording_report_t *report, FILE *out)
     print_side(out, "played", r->peak_reserved_bytes, r->end_reserved_bytes,
                r->end_allocated_bytes);
     fprintf(out, "  under the recorded settings the two %s\n",
-            agrees(report) ? "agree" : "differ; see what the recording cannot tell");
+            agrees(report)              ? "agree"
+            : ran_out_of_memory(report) ? "differ: what is played runs out of memory"
+                                        : "differ; see what the recording cannot tell");
     base_diag_t limits;
     base_diag_init(&limits);
     sim_recording_limits(rec, report->snapshot, &limits);
