@@ -73,6 +73,9 @@ expect "heads are split" 2 'mamba_num_heads: 3 is not a multiple' "$MBSIM" run -
 
 : >empty
 expect "an empty file is refused" 2 'empty' "$MBSIM" import empty
+expect "a number of GPUs that the script says already" 0 'warning: --world-size 12 is left out: the input says [0-9]+ GPUs' \
+  "$MBSIM" import --world-size 12 train.sh
+expect "an unknown GPU" 2 '^mbsim: import: --gpu h900: unknown GPU' "$MBSIM" import --gpu h900 train.sh
 head -c 3000 /dev/urandom >binary
 expect "a binary file is refused" 2 'binary' "$MBSIM" import binary
 head -c 20000000 /dev/zero | tr '\0' 'a' >long

@@ -29,7 +29,7 @@ check "JSON" sh -c '"$1" topo --host "$2" --json | jq -e "
   .schema == \"mbsim.topo/1\" and (.gpus | length) == 8 and .nics[0].name == \"mlx5_0\""' \
   sh "$MBSIM" "$machines/dgx-h100.xml"
 
-expect "no such description" 2 "'nonsense' is neither a file" "$MBSIM" topo --host nonsense
+expect "no such description" 2 "'nonsense' is neither a file that ends in .xml, nor a known machine" "$MBSIM" topo --host nonsense
 expect "no such file" 2 'nowhere.xml: No such file' "$MBSIM" topo --host nowhere.xml
 printf '<topology' >"$work/broken.xml"
 expect "a broken file" 2 'broken.xml' "$MBSIM" topo --host "$work/broken.xml"

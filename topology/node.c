@@ -135,8 +135,8 @@ static base_status_t open_source(hwloc_topology_t t, const char *source, base_er
     }
     if (hwloc_topology_set_synthetic(t, source) != 0)
         return base_err_set(err, BASE_ERR_PARSE,
-                            "'%s' is neither a file that ends in .xml nor a synthetic description "
-                            "of hwloc such as \"pack:2 numa:1 core:8 pu:2\"",
+                            "'%s' is neither a file that ends in .xml, nor a known machine, nor a "
+                            "synthetic description of hwloc such as \"pack:2 numa:1 core:8 pu:2\"",
                             source);
     return BASE_OK;
 }

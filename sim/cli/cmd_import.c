@@ -9,7 +9,9 @@
 #include "sim/cli/options.h"
 #include "sim/scenario/import.h"
 #include "sim/scenario/scenario.h"
+#include "topology/gpu.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,11 @@ static bool apply_options(sim_import_t *import, const import_options_t *options)
         }
         sim_import_set_world_size(import, world, "--world-size");
     }
+    if (options->gpu != NULL && topo_gpu_find(options->gpu) == NULL) {
+        base_log(BASE_LOG_ERROR, "import: --gpu %s: unknown GPU; `mbsim gpus` lists them",
+                 options->gpu);
+        return false;
+    }
     if (options->gpu != NULL)
         sim_import_override(import, "device", "gpu", options->gpu, "--gpu");
     for (size_t i = 0; i < options->common.sets.n; i++)
@@ -130,6 +137,19 @@ static int write_scenario(sim_import_t *import, const import_options_t *options,
     return 0;
 }
 
+/* --world-size is for inputs that do not say it. */
+static void warn_of_world_size(const sim_import_t *import, const import_options_t *options)
+{
+    uint64_t asked;
+    if (options->world_size != NULL && base_u64_parse(options->world_size, &asked) &&
+        asked != import->world_size)
+        base_log(BASE_LOG_WARN,
+                 "--world-size %s is left out: the input says %" PRIu64
+                 " GPUs (%s); --set parallel.world_size=%s wins over it",
+                 options->world_size, import->world_size, import->world_size_origin,
+                 options->world_size);
+}
+
 static int import_file(sim_import_t *import, const import_options_t *options)
 {
     const char *path = options->common.operands[0];
@@ -153,6 +173,7 @@ static int import_file(sim_import_t *import, const import_options_t *options)
         free(text);
         return 2;
     }
+    warn_of_world_size(import, options);
     int code = write_scenario(import, options, name);
     free(text);
     return code;
