@@ -464,8 +464,7 @@ static void fsdp_is_possible(sim_rule_context_t *c)
     }
     if (s->optimizer != SIM_OPTIMIZER_ADAM && s->optimizer != SIM_OPTIMIZER_SGD)
         sim_rule_broken(c, "use_megatron_fsdp", "needs optimizer = adam or sgd");
-    if (s->init_model_with_meta_device &&
-        s->data_parallel_sharding_strategy == SIM_FSDP_NO_SHARD)
+    if (s->init_model_with_meta_device && s->data_parallel_sharding_strategy == SIM_FSDP_NO_SHARD)
         sim_rule_broken(c, "init_model_with_meta_device",
                         "does not go with data_parallel_sharding_strategy = no_shard");
     if (s->defer_embedding_wgrad_compute)

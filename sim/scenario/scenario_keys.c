@@ -190,8 +190,9 @@ static const sim_choice_t strategies[] = {
     { NULL, 0 },
 };
 static const sim_choice_t fsdp_dtypes[] = {
-    { "auto", SIM_FSDP_AUTO }, { "fp32", SIM_FSDP_FP32 }, { "bf16", SIM_FSDP_BF16 },
-    { "fp16", SIM_FSDP_FP16 }, { "none", SIM_FSDP_AUTO }, { "torch.float32", SIM_FSDP_FP32 },
+    { "auto", SIM_FSDP_AUTO },           { "fp32", SIM_FSDP_FP32 },
+    { "bf16", SIM_FSDP_BF16 },           { "fp16", SIM_FSDP_FP16 },
+    { "none", SIM_FSDP_AUTO },           { "torch.float32", SIM_FSDP_FP32 },
     { "torch.bfloat16", SIM_FSDP_BF16 }, { NULL, 0 },
 };
 static const sim_choice_t scalars[] = {

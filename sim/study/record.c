@@ -588,8 +588,8 @@ static void put_fsdp(const json_t *record, sim_import_t *import)
         return;
     }
     put(import, "optimizer", "use_megatron_fsdp", "true", path);
-    sim_import_put_key(import, "optimizer", "data_parallel_sharding_strategy",
-                       "optim_grads_params", "Megatron-Bridge's performance scripts");
+    sim_import_put_key(import, "optimizer", "data_parallel_sharding_strategy", "optim_grads_params",
+                       "Megatron-Bridge's performance scripts");
     for (size_t i = 0; i < 4; i++) {
         if (!text_has(record, path, strategies[i]))
             continue;
