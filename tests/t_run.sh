@@ -111,6 +111,29 @@ mpi 4 "$MBSIM" fits.ini --ranks 2,6 > many.txt
 check "--ranks under mpirun prints the same" cmp ranks.txt many.txt
 expect "the verdict is about these ranks" 0 '^FITS' "$MBSIM" oom.ini --ranks 0-5
 
+# ---- what repeats ----
+cat > many.ini <<'INI'
+[model]
+preset = llama3.2-3b
+[parallel]
+world_size = 8
+tensor_model_parallel_size = 2
+sequence_parallel = true
+[train]
+micro_batch_size = 1
+global_batch_size = 80000
+seq_length = 8192
+[optimizer]
+use_distributed_optimizer = true
+[device]
+gpu = h100-80gb-sxm
+INI
+if [ -n "${SAN_FLAGS:-}" ]; then
+  skip "20,000 micro-batches take seconds" "sanitizers are slow"
+else
+  expect "20,000 micro-batches take seconds" 0 '^FITS' timeout 12 "$MBSIM" many.ini
+fi
+
 # ---- files ----
 expect "--json - takes the place of the text" 0 '^\{$' sh -c '"$0" fits.ini --json - | head -1' "$MBSIM"
 check "--csv - takes the place of the text" sh -c '"$0" fits.ini --csv - | cmp - fits.csv' "$MBSIM"

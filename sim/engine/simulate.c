@@ -22,14 +22,14 @@ static base_status_t play(const sim_scenario_t *scenario, const sim_place_t *pla
     return BASE_OK;
 }
 
-/* Play again up to the peak and take the list. */
+/* Play again up to `stop_at`, or with 0 until memory runs out, and take the list. */
 static base_status_t add_alive(const sim_scenario_t *scenario, const sim_place_t *place,
-                               bool unlimited, uint64_t peak_op, sim_rank_result_t *result,
+                               bool unlimited, uint64_t stop_at, sim_rank_result_t *result,
                                base_err_t *err)
 {
     sim_rank_run_options_t options = { .unlimited = unlimited,
                                        .want_alive = true,
-                                       .stop_at = peak_op };
+                                       .stop_at = stop_at };
     sim_rank_result_t at_peak;
     base_status_t status = play(scenario, place, &options, &at_peak, NULL, err);
     if (status != BASE_OK)
@@ -53,15 +53,17 @@ base_status_t sim_simulate_rank(const sim_scenario_t *scenario, uint32_t rank,
     if (status != BASE_OK)
         return status;
     sim_place_t place = sim_place_of(scenario, &coord);
+    /* Without the list what repeats is not played, and the peak is early as a rule: played twice is
+     * played less. */
     sim_rank_run_options_t run_options = { .unlimited = options->unlimited,
-                                           .want_alive = options->want_alive,
                                            .plays_all = options->plays_all,
                                            .observer = options->observer };
     sim_rank_result_t result;
     uint64_t peak_op;
     status = play(scenario, &place, &run_options, &result, &peak_op, err);
-    if (status == BASE_OK && options->want_alive && !result.is_out_of_memory) {
-        status = add_alive(scenario, &place, options->unlimited, peak_op, &result, err);
+    if (status == BASE_OK && options->want_alive) {
+        status = add_alive(scenario, &place, options->unlimited,
+                           result.is_out_of_memory ? 0 : peak_op, &result, err);
         if (status != BASE_OK)
             sim_rank_result_fini(&result);
     }
