@@ -351,7 +351,7 @@ static sim_ref_t hold(sim_ref_t *saved_p, bool is_saved, sim_model_t *m)
 
 static sim_attention_save_t nothing_saved(void)
 {
-    sim_attention_save_t save;
+    sim_attention_save_t save = { 0 };
     sim_ref_t *refs = (sim_ref_t *)&save;
     for (size_t i = 0; i < sizeof(save) / sizeof(*refs); i++)
         refs[i] = SIM_REF_NONE;
