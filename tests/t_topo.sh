@@ -20,7 +20,7 @@ expect "PCIe host: half of the GPUs is far from the card" 0 'GPU 0 .*; ens1f0 .o
 
 expect "ranks beside their GPUs" 0 '^  5 +5 +tp1 cp0 dp0 pp1 .* package 1, NUMA node 1' \
   "$MBSIM" topo --host "$machines/dgx-h100.xml" "$job"
-expect "groups within NVLink are not warned of" 0 '^  tp +2 ranks in +1 domains' "$MBSIM" topo "$job"
+expect "groups within NVLink are not warned of" 0 '^  tp +2 ranks in +1 domain ' "$MBSIM" topo "$job"
 expect "a tensor-parallel group over hosts is" 0 'warning: tp groups leave the NVLink domain: [0-9.]+ times' \
   "$MBSIM" topo "$job" --set parallel.world_size=16 --set parallel.tensor_model_parallel_size=8 \
   --set cluster.gpus_per_node=4 --set cluster.nvlink_domain=4

@@ -108,9 +108,10 @@ static void print_hosts(const sim_scenario_t *s, const topo_node_t *node)
     const topo_grid_t *grid = &s->grid;
     uint32_t per_host = (uint32_t)s->gpus_per_node, world = grid->world_size;
     uint32_t n_hosts = (world + per_host - 1) / per_host;
-    printf("\n%" PRIu32 " ranks on %" PRIu32 " hosts of %" PRIu32 " GPUs; NVLink joins %" PRIu64
+    printf("\n%" PRIu32 " ranks on %" PRIu32 " host%s of %" PRIu32 " GPUs; NVLink joins %" PRIu64
            "; %" PRIu64 " cards of %" PRIu64 " Gbit/s a host\n",
-           world, n_hosts, per_host, s->nvlink_domain, s->nics_per_node, s->nic_gbit_per_s);
+           world, n_hosts, n_hosts == 1 ? "" : "s", per_host, s->nvlink_domain, s->nics_per_node,
+           s->nic_gbit_per_s);
     if (node->n_gpus > 0 && node->n_gpus != per_host)
         base_log(BASE_LOG_WARN,
                  "the host has %zu GPUs, the scenario's cluster.gpus_per_node is %" PRIu32,
@@ -143,8 +144,9 @@ static void print_group(const sim_scenario_t *s, const coll_network_t *network, 
     if (reach.n == 1)
         return;
     double seconds = coll_gather_seconds(network, &reach, bytes);
-    printf("  %-8s %6" PRIu32 " ranks in %4" PRIu32 " domains; 64 MiB gathered in %7.3f ms",
-           topo_group_name(group), reach.n, reach.n_domains, 1e3 * seconds);
+    printf("  %-8s %6" PRIu32 " ranks in %4" PRIu32 " domain%s; 64 MiB gathered in %7.3f ms",
+           topo_group_name(group), reach.n, reach.n_domains, reach.n_domains == 1 ? " " : "s",
+           1e3 * seconds);
     bool should_stay = group == TOPO_GROUP_TP || group == TOPO_GROUP_EP || group == TOPO_GROUP_ETP;
     if (reach.n_domains > 1 && should_stay) {
         coll_reach_t inside = { .n = reach.n, .n_domains = 1 };
@@ -195,12 +197,14 @@ static int show(const topo_options_t *options, const topo_node_t *node)
 {
     if (options->common.json != NULL)
         return sim_cli_write_json(options->common.json, node_json(node));
-    print_node(node);
-    if (options->common.n_operands == 0)
+    if (options->common.n_operands == 0) {
+        print_node(node);
         return 0;
+    }
     sim_scenario_t scenario;
     int code = sim_cli_load(options->common.operands[0], &options->common, &scenario);
     if (code == 0) {
+        print_node(node);
         print_hosts(&scenario, node);
         print_groups(&scenario);
     }
