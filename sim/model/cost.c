@@ -442,6 +442,19 @@ static part_t mamba(const sim_cost_t *c, bool fp8)
     return sum;
 }
 
+/* What a dense layer saves: inputs and outputs of its norms, projections and MLP. Offloaded, it
+ * goes to host memory beside the layer's forward and comes back beside its backward pass. */
+static void add_offload(const sim_cost_t *c, part_t *sum, uint32_t index)
+{
+    const sim_dims_t *d = c->dims;
+    if (!c->scenario->cpu_offloading || index >= c->scenario->cpu_offloading_num_layers)
+        return;
+    double copy = coll_host_copy_seconds(4 * d->hidden_bytes + d->qkv_bytes + d->q_bytes +
+                                         d->fc1_bytes + d->act_bytes);
+    sum->forward_comm += exposed(copy, sum->forward);
+    sum->backward_comm += exposed(copy, sum->backward);
+}
+
 static part_t layer(const sim_cost_t *c, uint32_t index, bool is_moe, bool fp8)
 {
     const sim_scenario_t *s = c->scenario;
@@ -469,6 +482,7 @@ static part_t layer(const sim_cost_t *c, uint32_t index, bool is_moe, bool fp8)
         add_recomputed(&sum, &inner);
     else
         add(&sum, &inner);
+    add_offload(c, &sum, index);
     return sum;
 }
 

@@ -442,7 +442,7 @@ static const struct {
       "main parameters and moments are in host memory, and the step runs there",
       "needs host memory of 12 bytes for each parameter that a rank owns" },
     { "activation offload", activation_offload,
-      "what layers save goes to host memory and comes back; waiting for it is not in the estimate",
+      "what layers save goes to host memory and comes back; the passes wait where PCIe is too slow",
       "needs a pipeline of one stage and no recompute" },
     { "fully sharded data parallelism", megatron_fsdp,
       "parameters and gradients are shared by the data-parallel ranks and gathered unit by unit",
