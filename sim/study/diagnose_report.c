@@ -137,7 +137,7 @@ static void print_changes(const diag_result_t *res, FILE *out)
         fputs("\nwhat to change\n", out);
     for (size_t i = 0; i < res->n_changes; i++) {
         const diag_change_t *c = &res->changes[i];
-        char bullet[16];
+        char bullet[32];
         snprintf(bullet, sizeof(bullet), "%zu. ", i + 1);
         print_wrapped(c->setting, 2, bullet, out);
         print_wrapped(c->why, 5, "", out);
