@@ -22,7 +22,7 @@ static void make_row(sim_sweep_columns_t *columns, sim_sweep_row_t *row)
 {
     *columns = (sim_sweep_columns_t){ 0 };
     for (int i = 0; i < N_TEXTS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof(name), "column%d", i);
         sim_sweep_columns_add(columns, name);
     }
