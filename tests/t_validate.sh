@@ -41,12 +41,11 @@ cat >experts.jsonl <<'EOF'
 {"id": "x/even", "source": "a log", "recorded": "2025-08-17", "gpu": "H100-80GB", "world_size": 8, "measured_on": "max", "measured": {"max_allocated_bytes": 1000000000}, "model": {"type": "gpt-moe", "experts": 8}, "parallel": {"tp": 1, "pp": 2, "ep": 4}, "train": {"router_force_balance": true}, "args": {"num-layers": 3, "hidden-size": 512, "num-attention-heads": 8, "seq-length": 1024, "max-position-embeddings": 1024, "vocab-size": 1024, "micro-batch-size": 1, "global-batch-size": 8, "bf16": true, "num-experts": 8, "expert-model-parallel-size": 4, "pipeline-model-parallel-size": 2, "pipeline-model-parallel-layout": "Ett|tL", "mtp-num-layers": 1, "disable-bias-linear": true}}
 EOF
 check "records with experts are read" "$MBSIM" validate -q --scenarios experts experts.jsonl
-expect "a learned router is the likely case" 0 '^moe_imbalance = 1.1$' cat experts/x_bridge.ini
 expect "types of main parameters are read" 0 '^main_params_dtype = fp16$' cat experts/x_bridge.ini
 expect "and of moments" 0 '^exp_avg_sq_dtype = bf16$' cat experts/x_bridge.ini
 expect "Megatron-Bridge's FP8 recipe counts" 0 '^fp8_recipe = tensorwise$' cat experts/x_bridge.ini
 expect "modules of offloading are read" 0 '^offload_modules = moe_act$' cat experts/x_bridge.ini
-check "a balanced router is even" sh -c '! grep moe_imbalance experts/x_even.ini'
+check "routing that no record tells is even" sh -c '! grep moe_imbalance experts/x_*.ini'
 expect "older layouts end with MTP" 0 '^pipeline_model_parallel_layout = Ett.tm.1L$' cat experts/x_even.ini
 
 # What is measured over several ranks: the highest, the mean.

@@ -4,6 +4,7 @@
 
 #include "sim/engine/simulate.h"
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,35 +22,17 @@ static const char base[] =
     "train.micro_batch_size=1 train.seq_length=4096 train.global_batch_size=4 "
     "optimizer.use_distributed_optimizer=true allocator.conf=expandable_segments:True ";
 
-static bool make(sim_scenario_t *s, const char *settings, base_diag_t *diag)
-{
-    sim_scenario_init(s);
-    char *text = malloc(strlen(base) + strlen(settings) + 1);
-    strcpy(text, base);
-    strcat(text, settings);
-    char *rest = text;
-    bool ok = true;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        ok = (*word == '\0' || sim_scenario_set_text(s, word, "test", diag)) && ok;
-    free(text);
-    return sim_scenario_resolve(s, diag) && ok;
-}
-
 static uint64_t at_peak(const char *settings, sim_category_t category)
 {
     sim_scenario_t s;
-    base_diag_t diag;
-    sim_rank_result_t r = { 0 };
-    base_diag_init(&diag);
-    bool ok = make(&s, settings, &diag) &&
-              sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, NULL) ==
-                  BASE_OK;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.n > 0 ? diag.text[0] : "?");
-    CU_ASSERT_TRUE_FATAL(ok);
+    sim_rank_result_t r;
+    base_err_t err;
+    settings_accepted(&s, base, settings);
+    CU_ASSERT_EQUAL_FATAL(
+        sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, &err),
+        BASE_OK);
     uint64_t bytes = sim_holders_category(&r.at_peak, category);
     sim_rank_result_fini(&r);
-    base_diag_fini(&diag);
     sim_scenario_fini(&s);
     return bytes;
 }
@@ -136,16 +119,8 @@ static void wrong_combinations_are_refused(void)
           "test: precision.reuse_grad_buf_for_mxfp8_param_ag: needs fp8_recipe = mxfp8 and "
           "fp8_param_gather = true" },
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        sim_scenario_t s;
-        base_diag_t diag;
-        base_diag_init(&diag);
-        CU_ASSERT_FALSE(make(&s, cases[i][0], &diag));
-        CU_ASSERT_TRUE_FATAL(diag.n > 0);
-        CU_ASSERT_STRING_EQUAL(diag.text[diag.n - 1], cases[i][1]);
-        base_diag_fini(&diag);
-        sim_scenario_fini(&s);
-    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        settings_refused(base, cases[i][0], cases[i][1]);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 
 #include "sim/engine/simulate.h"
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,20 +23,6 @@ static const char base[] =
     "optimizer.use_distributed_optimizer=true optimizer.use_precision_aware_optimizer=true "
     "allocator.conf=expandable_segments:True ";
 
-static bool make(sim_scenario_t *s, const char *settings, base_diag_t *diag)
-{
-    sim_scenario_init(s);
-    char *text = malloc(strlen(base) + strlen(settings) + 1);
-    strcpy(text, base);
-    strcat(text, settings);
-    char *rest = text;
-    bool ok = true;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        ok = (*word == '\0' || sim_scenario_set_text(s, word, "test", diag)) && ok;
-    free(text);
-    return sim_scenario_resolve(s, diag) && ok;
-}
-
 typedef struct {
     uint64_t peak, host, optimizer;
 } figures_t;
@@ -43,20 +30,15 @@ typedef struct {
 static figures_t play(const char *settings)
 {
     sim_scenario_t s;
-    base_diag_t diag;
-    base_err_t err = { 0 };
-    sim_rank_result_t r = { 0 };
-    base_diag_init(&diag);
-    bool ok = make(&s, settings, &diag) &&
-              sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, &err) ==
-                  BASE_OK;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.n > 0 ? diag.text[0] : err.text);
-    CU_ASSERT_TRUE_FATAL(ok);
+    sim_rank_result_t r;
+    base_err_t err;
+    settings_accepted(&s, base, settings);
+    CU_ASSERT_EQUAL_FATAL(
+        sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, &err),
+        BASE_OK);
     figures_t f = { r.max_allocated_bytes, r.host_bytes,
                     sim_holders_category(&r.at_peak, SIM_CAT_OPTIMIZER) };
     sim_rank_result_fini(&r);
-    base_diag_fini(&diag);
     sim_scenario_fini(&s);
     return f;
 }
@@ -201,20 +183,8 @@ static const struct {
 
 static void each_rule_is_stated(void)
 {
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        sim_scenario_t s;
-        base_diag_t diag;
-        base_diag_init(&diag);
-        CU_ASSERT_FALSE(make(&s, refused[i].settings, &diag));
-        bool found = false;
-        for (size_t k = 0; k < diag.n; k++)
-            found = found || strstr(diag.text[k], refused[i].message) != NULL;
-        if (!found)
-            printf("# %s: %s\n", refused[i].settings, diag.n > 0 ? diag.text[0] : "accepted");
-        CU_ASSERT_TRUE(found);
-        base_diag_fini(&diag);
-        sim_scenario_fini(&s);
-    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        settings_refused(base, refused[i].settings, refused[i].message);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "sim/engine/simulate.h"
 
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,38 +49,13 @@ typedef struct {
     uint64_t held, peak, first_peak; /* after the last step; of all, of the first */
 } figures_t;
 
-static void set_all(sim_scenario_t *s, const char *const *settings, base_diag_t *diag)
-{
-    for (; *settings != NULL; settings++)
-        sim_scenario_set_text(s, *settings, "test", diag);
-}
-
-static bool make(sim_scenario_t *s, const char *const *more, const char **message_p)
-{
-    static char message[400];
-    base_diag_t diag;
-    base_diag_init(&diag);
-    sim_scenario_init(s);
-    set_all(s, base_settings, &diag);
-    set_all(s, more, &diag);
-    bool ok = sim_scenario_resolve(s, &diag) && diag.n == 0;
-    snprintf(message, sizeof(message), "%s", diag.n > 0 ? diag.text[0] : "");
-    *message_p = message;
-    base_diag_fini(&diag);
-    return ok;
-}
-
 static figures_t play(const char *const *more, uint32_t rank)
 {
     sim_scenario_t s;
     sim_rank_result_t r;
     base_err_t err;
-    const char *message;
     const sim_simulate_options_t options = { .unlimited = true };
-    bool ok = make(&s, more, &message);
-    if (!ok)
-        printf("# %s\n", message);
-    CU_ASSERT_TRUE_FATAL(ok);
+    settings_accepted_lists(&s, base_settings, more);
     CU_ASSERT_EQUAL_FATAL(sim_simulate_rank(&s, rank, &options, &r, &err), BASE_OK);
     figures_t f = { .optimizer = sim_holders_category(&r.at_peak, SIM_CAT_OPTIMIZER),
                     .parameters = sim_holders_category(&r.at_peak, SIM_CAT_PARAMETERS),
@@ -241,15 +217,8 @@ static void wrong_combinations_are_refused(void)
         { { "world_size=2", "optimizer=muon", "fp8=hybrid", "fp8_param_gather=true" },
           "not simulated with fp8_param_gather" },
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        sim_scenario_t s;
-        const char *message;
-        CU_ASSERT_FALSE(make(&s, cases[i].settings, &message));
-        if (strstr(message, cases[i].message) == NULL)
-            printf("# %s\n", message);
-        CU_ASSERT_PTR_NOT_NULL(strstr(message, cases[i].message));
-        sim_scenario_fini(&s);
-    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        settings_refused_lists(base_settings, cases[i].settings, cases[i].message);
 }
 
 static CU_TestInfo tests[] = {

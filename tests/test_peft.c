@@ -3,6 +3,7 @@
 
 #include "sim/engine/simulate.h"
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,37 +23,16 @@ static const char base[] =
     "train.micro_batch_size=1 train.seq_length=4096 train.global_batch_size=2 "
     "optimizer.use_distributed_optimizer=true allocator.conf=expandable_segments:True ";
 
-static bool make(sim_scenario_t *s, const char *settings, base_diag_t *diag)
-{
-    sim_scenario_init(s);
-    char *text = strdup(base), *more = strdup(settings);
-    char *rest = text;
-    bool ok = true;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        ok = (*word == '\0' || sim_scenario_set_text(s, word, "test", diag)) && ok;
-    rest = more;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        ok = (*word == '\0' || sim_scenario_set_text(s, word, "test", diag)) && ok;
-    free(text);
-    free(more);
-    return sim_scenario_resolve(s, diag) && ok;
-}
-
 /* Rank 0 with these settings added; the caller frees. */
 static sim_rank_result_t play(const char *settings)
 {
     sim_scenario_t s;
-    base_diag_t diag;
-    base_err_t err = { 0 };
-    sim_rank_result_t r = { 0 };
-    base_diag_init(&diag);
-    bool ok = make(&s, settings, &diag) &&
-              sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, &err) ==
-                  BASE_OK;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.n > 0 ? diag.text[0] : err.text);
-    CU_ASSERT_TRUE_FATAL(ok);
-    base_diag_fini(&diag);
+    sim_rank_result_t r;
+    base_err_t err;
+    settings_accepted(&s, base, settings);
+    CU_ASSERT_EQUAL_FATAL(
+        sim_simulate_rank(&s, 0, &(sim_simulate_options_t){ .unlimited = true }, &r, &err),
+        BASE_OK);
     sim_scenario_fini(&s);
     return r;
 }
@@ -229,16 +209,8 @@ static const struct {
 
 static void wrong_combinations_are_refused(void)
 {
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        sim_scenario_t s;
-        base_diag_t diag;
-        base_diag_init(&diag);
-        CU_ASSERT_FALSE(make(&s, refused[i].settings, &diag));
-        CU_ASSERT_TRUE_FATAL(diag.n > 0);
-        CU_ASSERT_STRING_EQUAL(diag.text[0], refused[i].message);
-        base_diag_fini(&diag);
-        sim_scenario_fini(&s);
-    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        settings_refused(base, refused[i].settings, refused[i].message);
 }
 
 /* Published: Megatron-Bridge skills/nemo-mbridge-perf-memory-tuning, "LoRA + SP input re-gather",

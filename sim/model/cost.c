@@ -8,9 +8,10 @@
 
 #include <math.h>
 
-/* Best matrix products that were measured, over the data sheet: A100 SXM 271 of 312, H100 SXM 794
- * of 989, B200 1745 of 2250 TFLOP/s, in FP8 H100 1403 of 1979 ("maximum achievable matmul FLOPS",
- * S. Bekman, Machine Learning Engineering). */
+/* Best matrix products that were measured, over the data sheet: A100 SXM 271.2 of 312, H100 SXM
+ * 794.5 of 989, B200 SXM 1745 of 2250 TFLOP/s; in FP8 H100 SXM 1402.6 of 1979, B200 SXM 3432.5 of
+ * 4500 (S. Bekman, Machine Learning Engineering, compute/accelerator/README.md, "Maximum Achievable
+ * Matmul FLOPS comparison table"). FP4 is taken to reach the share that FP8 does. */
 static double matmul_efficiency(uint32_t sm)
 {
     if (sm >= 100)
@@ -18,7 +19,10 @@ static double matmul_efficiency(uint32_t sm)
     return sm >= 90 ? 0.803 : 0.869;
 }
 
-static const double fp8_matmul_efficiency = 0.709;
+static double fp8_matmul_efficiency(uint32_t sm)
+{
+    return sm >= 100 ? 0.763 : 0.709;
+}
 
 /* From one kernel to the next in a stream: launch, first loads, last stores. Empty kernels take 2
  * to 3 us, a product of matrices too small to fill the GPU some 5. */
@@ -54,7 +58,7 @@ sim_cost_t sim_cost_of(const sim_scenario_t *s, const sim_dims_t *dims)
     const topo_gpu_t *gpu = s->gpu_p;
     bool given = s->compute_efficiency > 0;
     double efficiency = given ? s->compute_efficiency : matmul_efficiency(gpu->sm);
-    double fp8_efficiency = given ? s->compute_efficiency : fp8_matmul_efficiency;
+    double fp8_efficiency = given ? s->compute_efficiency : fp8_matmul_efficiency(gpu->sm);
     sim_cost_t cost = {
         .scenario = s,
         .dims = dims,

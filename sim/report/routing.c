@@ -7,9 +7,11 @@
 
 const char *const sim_routing_case_names[SIM_N_ROUTING_CASES] = { "low", "likely", "high" };
 
-/* What the published runs of Megatron-LM's functional tests with a learned router needed to meet
- * their measured peaks, 44 runs on A100, H100 and GB200: half of them 1.1 or less, nine in ten 1.4
- * or less. The first steps of a training are the worst. */
+/* Read off published measurements: what 44 runs of Megatron-LM's functional tests with a learned
+ * router (A100, H100, GB200) needed for the simulated peak to meet the measured one; half of them
+ * 1.1 or less, nine in ten 1.4 or less. Those runs are among the ones that the simulation is
+ * compared with, where routing is even unless a record tells it. The first steps of a training are
+ * the worst. */
 static const double imbalances[SIM_N_ROUTING_CASES] = { 1.0, 1.1, 1.4 };
 
 /* A padded capacity makes all ranks equal, and one expert parallel rank has all tokens anyway. */

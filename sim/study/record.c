@@ -730,15 +730,6 @@ static void put_offload(const json_t *record, sim_import_t *import)
     free(text);
 }
 
-/* A learned router is never even; where the record does not say that it was forced to be, this is
- * the likely case of sim/report/routing.c. */
-static void put_imbalance(const json_t *record, sim_import_t *import)
-{
-    bool is_split = json_integer_value(at(record, "parallel.ep")) > 1;
-    if (is_split && !json_is_true(at(record, "train.router_force_balance")))
-        put(import, "moe", "moe_imbalance", "1.1", "train.router_force_balance");
-}
-
 void sim_record_import(const json_t *record, sim_import_t *import, char **reason_p)
 {
     sim_import_init(import);
@@ -748,7 +739,6 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
         import_arguments(record, import);
     else
         import_fields(record, import);
-    put_imbalance(record, import);
     put_offload(record, import);
     const char *fp16 = sim_import_key_value(import, "precision", "fp16");
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
