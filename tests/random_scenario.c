@@ -378,7 +378,7 @@ static void make_hybrid(maker_t *m)
 {
     static const char kinds[] = "MM*-";
     char text[64];
-    size_t n = 0;
+    size_t n = 0, n_layers;
     if (m->vpp > 1 || m->cp > 1 || m->s->num_experts > 0 || !chance(m, 12))
         return;
     for (uint64_t stage = 0; stage < m->pp; stage++) {
@@ -387,9 +387,16 @@ static void make_hybrid(maker_t *m)
         for (uint64_t k = 1 + random_below(&m->r, 4); k > 0; k--)
             text[n++] = kinds[random_below(&m->r, 4)];
     }
+    n_layers = n - (m->pp - 1);
+    size_t depth = n, n_depth_layers = 1 + random_below(&m->r, 3);
+    for (uint64_t i = 0; i < m->s->mtp_num_layers; i++) {
+        text[n++] = '/';
+        for (size_t k = 1; k <= n_depth_layers; k++)
+            text[n++] = i == 0 ? kinds[random_below(&m->r, 4)] : text[depth + k];
+    }
     text[n] = '\0';
     set(m, "hybrid_layer_pattern", text);
-    set_count(m, "num_layers", n - (m->pp - 1));
+    set_count(m, "num_layers", n_layers);
     set_count(m, "mamba_num_heads", m->tp * PICK(m, 2, 4));
     set_count(m, "mamba_num_groups", m->tp);
     set_count(m, "mamba_head_dim", PICK(m, 8, 64));

@@ -68,6 +68,18 @@ expect "it runs" 0 'FITS' "$MBSIM" run hybrid.ini
 expect "stages follow from the pattern" 2 'hybrid_layer_pattern: ' "$MBSIM" run --set 'hybrid_layer_pattern=M|-|M' --set pp=2 hybrid.ini
 expect "an unknown kind of layer is named" 2 "hybrid_layer_pattern: 'x' is no kind of layer" "$MBSIM" run --set hybrid_layer_pattern=Mx hybrid.ini
 expect "a kind that is not simulated is named" 2 "hybrid_layer_pattern: 'G' is not simulated" "$MBSIM" run --set hybrid_layer_pattern=MG hybrid.ini
+echo "pretrain_mamba.py $hybrid --hybrid-layer-pattern M-M* --mtp-num-layers 2 --mtp-hybrid-override-pattern *- --mtp-use-repeated-layer --position-embedding-type none --mamba-state-dim 16 --mamba-num-groups 2 --vocab-size 1000 --tokenizer-type NullTokenizer" >depths.sh
+expect "older spelling of a hybrid's depths" 0 '^hybrid_layer_pattern = M-M\*/\*-/\*-$' "$MBSIM" import depths.sh
+sed 's,M-M\*,M-M*/E/E,; s/num-layers 2/num-layers 3/; s/--mtp-hybrid-override-pattern .-//' depths.sh >pattern.sh
+expect "the pattern decides on depths" 0 '^hybrid_layer_pattern = M-M\*/E/E$' "$MBSIM" import pattern.sh
+"$MBSIM" import depths.sh >depths.ini
+expect "further tokens are predicted" 0 'FITS' "$MBSIM" run depths.ini
+expect "depths are alike" 2 'depth 2 of multi-token prediction differs' "$MBSIM" run --set 'hybrid_layer_pattern=M-M*/*-/--' depths.ini
+expect "depths have layers" 2 'depth 1 of multi-token prediction names no layer' "$MBSIM" run --set 'hybrid_layer_pattern=M-M*//' depths.ini
+expect "depths are counted" 2 'mtp_num_layers: 1, but hybrid_layer_pattern names 2' "$MBSIM" run --set mtp_num_layers=1 depths.ini
+expect "a fused squared ReLU needs experts" 2 'use_fused_weighted_squared_relu: needs' "$MBSIM" run --set use_fused_weighted_squared_relu=true depths.ini
+echo "$arguments --data-parallel-sharding-strategy optim --vocab-size 1000" >strategy.sh
+expect "a strategy is nothing without FSDP" 0 '' sh -c "\"$MBSIM\" import strategy.sh >strategy.ini && ! grep ^data_parallel_sharding strategy.ini"
 expect "the number of layers agrees" 2 'num_layers: 3, but hybrid_layer_pattern names 4' "$MBSIM" run --set num_layers=3 hybrid.ini
 expect "heads are split" 2 'mamba_num_heads: 3 is not a multiple' "$MBSIM" run --set tp=2 --set mamba_num_heads=3 hybrid.ini
 

@@ -350,6 +350,40 @@ static void hybrids_have_single_blocks(void)
     sim_scenario_fini(&s);
 }
 
+static uint64_t elements_of(const char *settings)
+{
+    sim_scenario_t s;
+    sim_dims_t d;
+    sim_params_t params;
+    base_err_t err;
+    scenario_init(&s, settings);
+    CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
+    sim_params_init(&params, &s, &d, topo_stages_chunk(&s.stages, 0, 0));
+    uint64_t n = params.n_elements;
+    sim_params_fini(&params);
+    sim_scenario_fini(&s);
+    return n;
+}
+
+/* A depth of multi-token prediction has two norms, the projection of both, the layers that the
+ * pattern names, and a norm; repeated, one serves all depths. */
+static void hybrids_predict_further_tokens(void)
+{
+#define SMALL                                                                                      \
+    "hidden_size=64 num_attention_heads=4 ffn_hidden_size=256 vocab_size=1000 "                    \
+    "position_embedding_type=none add_bias_linear=false activation_func=squared_relu "             \
+    "seq_length=64 world_size=1 normalization=RMSNorm "                                            \
+    "untie_embeddings_and_output_weights=true mamba_head_dim=16 mamba_num_groups=4 "               \
+    "mamba_state_dim=32 "
+    enum { H = 64, ATTENTION = H * H + H + 3 * H * H, MLP = H + 2 * 256 * H };
+    uint64_t without = elements_of(SMALL "hybrid_layer_pattern=M*-");
+    uint64_t depth = 2 * H + 2 * H * H + ATTENTION + MLP + H;
+    CU_ASSERT_EQUAL(elements_of(SMALL "hybrid_layer_pattern=M*-/*-/*-"), without + 2 * depth);
+    CU_ASSERT_EQUAL(elements_of(SMALL "hybrid_layer_pattern=M*-/*-/*- mtp_use_repeated_layer=true"),
+                    without + depth);
+#undef SMALL
+}
+
 /* Nemotron-H 8B: 52 layers, of which 24 are Mamba-2, 24 MLPs and 4 attention. */
 static void hybrid_in_any_layout(void)
 {
@@ -431,6 +465,7 @@ static CU_TestInfo tests[] = {
     { "BERT has heads", bert_has_heads },
     { "T5 has two stacks", t5_has_two_stacks },
     { "hybrids have single blocks", hybrids_have_single_blocks },
+    { "hybrids predict further tokens", hybrids_predict_further_tokens },
     { "hybrid in any layout", hybrid_in_any_layout },
     { "published hybrid with experts", published_hybrid_with_experts },
     { "tied embeddings are copied to the last stage",

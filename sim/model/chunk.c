@@ -357,12 +357,11 @@ static void work_init(work_t *w, const topo_chunk_t *place)
     w->ranges = base_xcalloc(place->n_layers, sizeof(*w->ranges));
     w->n_losses = 1 + (uint32_t)s->mtp_num_layers;
     w->losses = base_xcalloc(w->n_losses, sizeof(*w->losses));
-    sim_mtp_init(&w->mtp, place->n_mtp_layers,
-                 s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1], place->n_layers);
+    sim_mtp_init(&w->mtp, s, place->n_mtp_layers, place->n_layers);
     set_borders(w);
     for (uint32_t i = 0; i < place->n_layers; i++) {
         w->layers[i].kind = sim_layer_kind(s, place->first_layer + i);
-        w->layers[i].is_moe = s->num_experts > 0 && s->layer_is_moe[place->first_layer + i];
+        w->layers[i].is_moe = sim_layer_is_moe(s, place->first_layer + i);
     }
     if (s->fine_grained_activation_offloading)
         w->m.offloads = &w->offloads;

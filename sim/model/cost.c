@@ -459,11 +459,11 @@ static void add_offload(const sim_cost_t *c, part_t *sum, uint32_t index)
     sum->backward_comm += exposed(copy, sum->backward);
 }
 
-static part_t layer(const sim_cost_t *c, uint32_t index, bool is_moe, bool fp8)
+static part_t layer(const sim_cost_t *c, uint32_t index)
 {
     const sim_scenario_t *s = c->scenario;
-    sim_layer_kind_t kind =
-        index < s->num_layers ? sim_layer_kind(s, index) : SIM_LAYER_TRANSFORMER;
+    bool is_moe = sim_layer_is_moe(s, index), fp8 = sim_layer_is_quantized(s, index);
+    sim_layer_kind_t kind = sim_layer_kind(s, index);
     if (kind == SIM_LAYER_MAMBA)
         return mamba(c, fp8);
     double hidden = (double)c->dims->hidden_bytes;
@@ -506,10 +506,11 @@ static part_t mtp_layer(const sim_cost_t *c, uint32_t depth)
 {
     const sim_scenario_t *s = c->scenario;
     const sim_dims_t *d = c->dims;
-    bool is_moe = s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1];
     part_t sum =
         column_linear(c, s->fp8 != SIM_FP8_NONE, (double)d->h / (double)d->tp, 2.0 * (double)d->h);
-    add_linear(&sum, layer(c, (uint32_t)s->num_layers + depth, is_moe, s->fp8 != SIM_FP8_NONE));
+    uint64_t n = s->mtp_depth_layers, first = s->num_layers + depth * n;
+    for (uint64_t i = first; i < first + n; i++)
+        add_linear(&sum, layer(c, (uint32_t)i));
     add_linear(&sum, output(c));
     return sum;
 }
@@ -531,7 +532,7 @@ static part_t decoder(const sim_cost_t *c)
     cross.dims = &cross_d;
     part_t sum = output(&own);
     for (uint64_t i = 0; i < c->scenario->decoder_num_layers; i++) {
-        add_linear(&sum, layer(&own, 0, false, false));
+        add_linear(&sum, layer(&own, 0));
         add_linear(&sum, attention(&cross, false));
         add_linear(&sum, residual(&own));
     }
@@ -543,9 +544,7 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
     const sim_scenario_t *s = c->scenario;
     part_t sum = { 0 };
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
-        uint32_t index = chunk->first_layer + i;
-        bool is_moe = s->num_experts > 0 && s->layer_is_moe[index];
-        part_t p = layer(c, index, is_moe, sim_layer_is_quantized(s, index));
+        part_t p = layer(c, chunk->first_layer + i);
         if (is_recomputed(s, i))
             add_recomputed(&sum, &p);
         else
@@ -617,9 +616,10 @@ static double mamba_token_flops(const sim_cost_t *c)
     return 2 * h * (double)a->proj_rows * tp + 7 * inner * (double)a->state + 2 * inner * h;
 }
 
-static double layer_token_flops(const sim_cost_t *c, sim_layer_kind_t kind, bool is_moe)
+static double layer_token_flops(const sim_cost_t *c, uint64_t index)
 {
     const sim_scenario_t *s = c->scenario;
+    sim_layer_kind_t kind = sim_layer_kind(s, index);
     const sim_dims_t *d = c->dims;
     if (kind == SIM_LAYER_MAMBA)
         return mamba_token_flops(c);
@@ -627,7 +627,7 @@ static double layer_token_flops(const sim_cost_t *c, sim_layer_kind_t kind, bool
     double flops = kind == SIM_LAYER_MLP ? 0.0 : attention_token_flops(c);
     if (kind == SIM_LAYER_ATTENTION)
         return flops;
-    if (!is_moe)
+    if (!sim_layer_is_moe(s, index))
         return flops + 2 * matrices * h * (double)d->ffn;
     flops += 2 * h * (double)d->moe.n_experts;
     flops += 2 * matrices * (double)d->moe.h * (double)s->moe_ffn_hidden_size * (double)d->moe.topk;
@@ -640,7 +640,7 @@ static double t5_sample_flops(const sim_cost_t *c)
     const sim_scenario_t *s = c->scenario;
     const sim_dims_t *d = c->dims;
     double h = (double)d->h, width = (double)(d->heads * d->head_dim);
-    double layer = layer_token_flops(c, SIM_LAYER_TRANSFORMER, false);
+    double layer = layer_token_flops(c, 0);
     double encoder = (double)s->num_layers * layer;
     double n = (double)s->decoder_num_layers;
     double own = layer + 2 * 2 * h * width + 2 * 2 * width * (double)d->s;
@@ -655,12 +655,9 @@ double sim_cost_model_flops(const sim_cost_t *c)
     if (s->model_type == SIM_MODEL_T5)
         return 3 * t5_sample_flops(c) * (double)s->global_batch_size;
     double logits = 2 * (double)c->dims->h * (double)c->dims->padded_vocab, flops = logits;
-    for (uint64_t i = 0; i < s->num_layers; i++)
-        flops +=
-            layer_token_flops(c, sim_layer_kind(s, i), s->num_experts > 0 && s->layer_is_moe[i]);
-    bool last_is_moe = s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1];
-    double mtp = layer_token_flops(c, SIM_LAYER_TRANSFORMER, last_is_moe) + logits +
-                 2 * 2 * (double)c->dims->h * (double)c->dims->h;
-    flops += (double)s->mtp_num_layers * mtp;
+    for (uint64_t i = 0; i < sim_n_layers(s); i++)
+        flops += layer_token_flops(c, i);
+    double joining = 2 * 2 * (double)c->dims->h * (double)c->dims->h;
+    flops += (double)s->mtp_num_layers * (joining + logits);
     return 3 * flops * (double)s->seq_length * (double)s->global_batch_size;
 }

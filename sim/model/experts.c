@@ -18,7 +18,8 @@ static bool recomputes_act(const sim_model_t *m)
  * unit and weighting are steps that save what they multiply. */
 static bool is_act_fused(const sim_model_t *m)
 {
-    return m->s->bias_activation_fusion && m->d->gate == 2;
+    return (m->s->bias_activation_fusion && m->d->gate == 2) ||
+           m->s->use_fused_weighted_squared_relu;
 }
 
 /* Product with the weights, which may be wider than the activations. */

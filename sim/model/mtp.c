@@ -9,17 +9,30 @@
 
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
 
-void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe, uint32_t first_unit)
+static void depth_init(sim_mtp_depth_t *depth, const sim_scenario_t *s, uint32_t i)
+{
+    depth->n_layers = (uint32_t)s->mtp_depth_layers;
+    depth->layers = base_xcalloc(depth->n_layers, sizeof(*depth->layers));
+    depth->first_layer = (uint16_t)(s->num_layers + i * s->mtp_depth_layers);
+    for (uint32_t k = 0; k < depth->n_layers; k++) {
+        depth->layers[k].kind = sim_layer_kind(s, depth->first_layer + k);
+        depth->layers[k].is_moe = sim_layer_is_moe(s, depth->first_layer + k);
+    }
+}
+
+void sim_mtp_init(sim_mtp_save_t *save, const sim_scenario_t *s, uint32_t n, uint32_t first_unit)
 {
     *save = (sim_mtp_save_t){ .depths = base_xcalloc(n, sizeof(*save->depths)), .n = n };
     for (uint32_t i = 0; i < n; i++) {
-        save->depths[i].layer.is_moe = is_moe;
-        save->depths[i].unit = first_unit + i;
+        depth_init(&save->depths[i], s, i);
+        save->depths[i].unit = first_unit + (s->mtp_use_repeated_layer ? 0 : i);
     }
 }
 
 void sim_mtp_fini(sim_mtp_save_t *save)
 {
+    for (uint32_t i = 0; i < save->n; i++)
+        free(save->depths[i].layers);
     free(save->depths);
     *save = (sim_mtp_save_t){ 0 };
 }
@@ -76,7 +89,10 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t 
     sim_ref_t x = project(m, save, hidden, embedded, grad);
     bool again = !m->b->in_forward;
     sim_tell(m, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, save->unit);
-    x = sim_layer_forward(m, &save->layer, x, grad);
+    for (uint32_t i = 0; i < save->n_layers; i++) {
+        m->b->layer = (uint16_t)(save->first_layer + i);
+        x = sim_layer_forward(m, &save->layers[i], x, grad);
+    }
     sim_tell(m, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, save->unit);
     m->b->module = SIM_MOD_MTP;
     return sim_norm_forward(m, &save->norm, x, "mtp_norm_out", m->d->hidden_bytes, m->d->h, grad);
@@ -104,7 +120,7 @@ sim_ref_t sim_mtp_forward(sim_model_t *m, sim_mtp_save_t *save, sim_ref_t hidden
     sim_ref_t *states = base_xcalloc(save->n + 1, sizeof(*states));
     states[0] = hidden;
     for (uint32_t i = 0; i < save->n; i++) {
-        m->b->layer = (uint16_t)(m->s->num_layers + i);
+        m->b->layer = save->depths[i].first_layer;
         states[i + 1] = depth_forward(m, &save->depths[i], states[i]);
     }
     m->b->layer = SIM_NO_LAYER;
@@ -144,12 +160,16 @@ static sim_ref_t project_backward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref
 static sim_ref_t depth_backward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t g,
                                 sim_ref_t *embedding_grad_p)
 {
+    m->b->layer = (uint16_t)(save->first_layer + save->n_layers - 1);
     if (recomputes(m))
         sim_drop(m->b, layer_forward(m, save, save->checkpoint[0], save->checkpoint[1], true));
     m->b->module = SIM_MOD_MTP;
     g = sim_norm_backward(m, &save->norm, g, m->d->hidden_bytes);
     sim_tell(m, SIM_UNIT_BACKWARD, save->unit);
-    g = sim_layer_backward(m, &save->layer, g);
+    for (uint32_t i = save->n_layers; i-- > 0;) {
+        m->b->layer = (uint16_t)(save->first_layer + i);
+        g = sim_layer_backward(m, &save->layers[i], g);
+    }
     sim_tell(m, SIM_UNIT_BACKWARD_DONE, save->unit);
     sim_ref_t d_embedded;
     g = project_backward(m, save, g, &d_embedded);
@@ -166,7 +186,6 @@ sim_ref_t sim_mtp_backward(sim_model_t *m, sim_mtp_save_t *save, sim_ref_t d_out
     sim_ref_t g = sim_keep(m->b, d_out);
     for (uint32_t i = save->n; i-- > 0;) {
         sim_ref_t weight_grad;
-        m->b->layer = (uint16_t)(m->s->num_layers + i);
         g = depth_backward(m, &save->depths[i], g, &weight_grad);
         sim_replace(m, &g, "d_mtp_hidden", m->d->hidden_bytes);
         if (waits && *embedding_grad_p == SIM_REF_NONE)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Multi-token prediction: after the decoder, each depth joins the hidden states with the embedding
- * of the next token and runs one more layer; all depths use the output layer. Sources: Megatron-LM
- * (mcore 0.20) transformer/multi_token_prediction.py, models/gpt/gpt_model.py. */
+ * of the next token and runs one more layer, in a hybrid several; all depths use the output layer.
+ * Sources: Megatron-LM (mcore 0.20) transformer/multi_token_prediction.py,
+ * models/{gpt/gpt_model,hybrid/hybrid_model}.py. */
 #ifndef SIM_MODEL_MTP_H
 #define SIM_MODEL_MTP_H
 
@@ -14,9 +15,11 @@ typedef struct {
     sim_ref_t checkpoint[2]; /* full recompute: hidden states and embedding */
     sim_norm_save_t enorm, hnorm;
     sim_linear_save_t eh; /* projection of both norms' outputs side by side */
-    sim_layer_save_t layer;
+    sim_layer_save_t *layers; /* n_layers of them; owned */
+    uint32_t n_layers;
+    uint16_t first_layer; /* counted on from the decoder's */
     sim_norm_save_t norm;
-    uint32_t unit; /* of the layer, see sim_unit() */
+    uint32_t unit; /* of the layers, see sim_unit() */
 } sim_mtp_depth_t;
 
 typedef struct {
@@ -24,8 +27,8 @@ typedef struct {
     uint32_t n;
 } sim_mtp_save_t;
 
-/* `n` depths whose layers have experts or not; their units count from `first_unit`. */
-void sim_mtp_init(sim_mtp_save_t *save, uint32_t n, bool is_moe, uint32_t first_unit);
+/* `n` depths; their units count from `first_unit`, one for all where a layer is repeated. */
+void sim_mtp_init(sim_mtp_save_t *save, const sim_scenario_t *s, uint32_t n, uint32_t first_unit);
 void sim_mtp_fini(sim_mtp_save_t *save);
 
 /* Takes one reference of `hidden`, the final norm's output; returns one tensor with it and the

@@ -277,10 +277,9 @@ static void add_mamba(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     add_weight(l, s, "mixer.out_proj.weight", SIM_SPLIT_COLS, d->h, m->inner);
 }
 
-static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, bool is_moe)
+static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
-    sim_layer_kind_t kind =
-        l->layer < s->num_layers ? sim_layer_kind(s, l->layer) : SIM_LAYER_TRANSFORMER;
+    sim_layer_kind_t kind = sim_layer_kind(s, l->layer);
     if (kind == SIM_LAYER_MAMBA)
         add_mamba(l, s, d);
     else if (kind != SIM_LAYER_MLP && s->multi_latent_attention)
@@ -289,22 +288,25 @@ static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, b
         add_attention(l, s, d);
     if (kind == SIM_LAYER_MAMBA || kind == SIM_LAYER_ATTENTION)
         return;
-    if (is_moe)
+    if (sim_layer_is_moe(s, l->layer))
         add_moe(l, s, d);
     else
         add_mlp(l, s, d);
 }
 
-/* megatron/core/transformer/multi_token_prediction.py; the layer is of the last decoder layer's
- * kind. */
-static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uint16_t layer)
+/* megatron/core/transformer/multi_token_prediction.py */
+static void add_mtp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d, uint64_t depth)
 {
-    l->layer = layer;
+    uint64_t n = s->mtp_depth_layers, first = s->num_layers + depth * n;
+    l->layer = (uint16_t)first;
     l->module = SIM_MOD_MTP;
     add_norm(l, d, "enorm.weight", "enorm.bias", d->h);
     add_norm(l, d, "hnorm.weight", "hnorm.bias", d->h);
     add_weight(l, s, "eh_proj.weight", SIM_SPLIT_ROWS, d->h / d->tp, 2 * d->h);
-    add_layer(l, s, d, s->num_experts > 0 && s->layer_is_moe[s->num_layers - 1]);
+    for (uint64_t i = first; i < first + n; i++) {
+        l->layer = (uint16_t)i;
+        add_layer(l, s, d);
+    }
     l->module = SIM_MOD_MTP;
     add_norm(l, d, "final_layernorm.weight", "final_layernorm.bias", d->h);
 }
@@ -395,7 +397,7 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
         l.layer = (uint16_t)(chunk->first_layer + i);
-        add_layer(&l, s, d, s->num_experts > 0 && s->layer_is_moe[l.layer]);
+        add_layer(&l, s, d);
     }
     l.layer = SIM_NO_LAYER;
     if (sim_params_has_final_norm(s, chunk)) {
@@ -404,8 +406,10 @@ void sim_params_init(sim_params_t *params, const sim_scenario_t *s, const sim_di
     }
     if (s->model_type == SIM_MODEL_T5)
         add_decoder(&l, s, d);
-    for (uint32_t i = 0; i < chunk->n_mtp_layers; i++)
-        add_mtp(&l, s, d, (uint16_t)(s->num_layers + i));
+    uint32_t n_depths =
+        s->mtp_use_repeated_layer && chunk->n_mtp_layers > 0 ? 1 : chunk->n_mtp_layers;
+    for (uint32_t i = 0; i < n_depths; i++)
+        add_mtp(&l, s, d, i);
     l.layer = SIM_NO_LAYER;
     bool is_bert = s->model_type == SIM_MODEL_BERT;
     if (chunk->has_loss && is_bert)

@@ -49,7 +49,7 @@ static base_status_t play_case(const sim_report_t *r, sim_routing_case_t *c, bas
 {
     sim_scenario_t scenario = *r->scenario; /* shallow: only the routing differs */
     const sim_routing_config_t config = {
-        .n_layers = (uint32_t)(scenario.num_layers + scenario.mtp_num_layers),
+        .n_layers = (uint32_t)sim_n_layers(&scenario),
         .n_ranks = (uint32_t)scenario.expert_model_parallel_size,
         .n_experts = (uint32_t)scenario.num_experts,
         .topk = (uint32_t)scenario.moe_router_topk,

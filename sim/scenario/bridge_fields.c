@@ -84,7 +84,6 @@ static const char *const refused[][2] = {
     { "model.ep_overlap_early_attn_memory_release", "false" },
     { "model.use_kitchen", "false" },
     { "model.use_transformer_engine_op_fuser", "false" },
-    { "model.use_fused_weighted_squared_relu", "false" },
     { "model.use_grouped_gemm_for_dense_mlp", "false" },
     { "model.dense_grouped_gemm", "false" },
     { "model.fp16_lm_cross_entropy", "false" },

@@ -8,6 +8,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/scenario/keys.h"
+#include "topology/stages.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -244,6 +245,31 @@ static void resolve_position(sim_import_t *import)
               rope ? NULL : "off without rope");
 }
 
+/* The pattern of a hybrid says its depths of multi-token prediction too, whatever --mtp-num-layers
+ * says; older software had an argument for them. */
+static void resolve_hybrid_pattern(sim_import_t *import, const char *name)
+{
+    static const char older[] = "mtp-hybrid-override-pattern";
+    const char *pattern = value_of(import, name), *depth = value_of(import, older);
+    bool has_depths = strchr(pattern, '/') != NULL;
+    uint64_t n_depths = number_of(import, "mtp-num-layers", 0);
+    if (has_depths || n_depths == 0 || n_depths > TOPO_MAX_LAYERS || depth == NULL) {
+        emit(import, "model", "hybrid_layer_pattern", pattern, name, NULL);
+        if (!has_depths && n_depths > 0)
+            emit_u64(import, "model", "mtp_num_layers", n_depths, "mtp-num-layers", NULL);
+        return;
+    }
+    size_t length = strlen(pattern), step = 1 + strlen(depth);
+    char *whole = base_xcalloc(length + n_depths * step + 1, 1);
+    memcpy(whole, pattern, length);
+    for (uint64_t i = 0; i < n_depths; i++) {
+        whole[length + i * step] = '/';
+        memcpy(whole + length + i * step + 1, depth, step - 1);
+    }
+    emit(import, "model", "hybrid_layer_pattern", whole, name, older);
+    free(whole);
+}
+
 /* The pattern of a hybrid says how many layers there are; --num-layers beside it is ignored. The
  * specification of a hybrid's layers is the only one that is known. */
 static bool resolve_hybrid(sim_import_t *import)
@@ -253,9 +279,12 @@ static bool resolve_hybrid(sim_import_t *import)
     const char *spec = value_of(import, "spec");
     bool is_hybrid = given(import, name);
     if (is_hybrid)
-        emit(import, "model", "hybrid_layer_pattern", value_of(import, name), name, NULL);
+        resolve_hybrid_pattern(import, name);
     else if (given(import, "is-hybrid-model"))
         refuse(import, find(import, "is-hybrid-model"));
+    if (!is_hybrid && given(import, "mtp-num-layers"))
+        emit_u64(import, "model", "mtp_num_layers", number_of(import, "mtp-num-layers", 0),
+                 "mtp-num-layers", NULL);
     if (spec != NULL && !(is_hybrid && (strstr(spec, "mamba_stack_spec") != NULL ||
                                         strstr(spec, "hybrid_stack_spec") != NULL)))
         refuse(import, find(import, "spec"));
@@ -532,6 +561,13 @@ static void resolve_optimizer(sim_import_t *import)
     } else {
         refuse(import, find(import, "optimizer"));
     }
+    static const char sharding[] = "data-parallel-sharding-strategy";
+    if (given(import, sharding) && given(import, "use-megatron-fsdp"))
+        emit(import, "optimizer", "data_parallel_sharding_strategy", value_of(import, sharding),
+             sharding, NULL);
+    else if (given(import, sharding))
+        base_diag_add(&import->ignored, "%s: --%s: no effect without --use-megatron-fsdp",
+                      find(import, sharding)->origin, sharding);
     if (given(import, "torch-fsdp2-no-reshard-after-forward"))
         emit_bool(import, "optimizer", "torch_fsdp2_reshard_after_forward", false,
                   "torch-fsdp2-no-reshard-after-forward", NULL);

@@ -112,6 +112,7 @@ static const row_t keys[] = {
     { "moe-router-topk=", NULL, false, "moe.moe_router_topk", NULL },
     { "moe-ffn-hidden-size=", NULL, false, "moe.moe_ffn_hidden_size", NULL },
     { "moe-shared-expert-intermediate-size=", NULL, false, "moe.moe_shared_expert_intermediate_size", NULL },
+    { "use-fused-weighted-squared-relu", NULL, false, "moe.use_fused_weighted_squared_relu", NULL },
     { "moe-shared-expert-overlap", NULL, false, "moe.moe_shared_expert_overlap", NULL },
     { "moe-shared-expert-gate", NULL, false, "moe.moe_shared_expert_gate", NULL },
     { "moe-router-score-function=", NULL, false, "moe.moe_router_score_function", NULL },
@@ -138,7 +139,9 @@ static const row_t keys[] = {
     { "qk-pos-emb-head-dim=", NULL, false, "model.qk_pos_emb_head_dim", NULL },
     { "v-head-dim=", NULL, false, "model.v_head_dim", NULL },
     { "mla-down-proj-fusion", NULL, false, "model.mla_down_proj_fusion", NULL },
-    { "mtp-num-layers=", NULL, false, "model.mtp_num_layers", NULL },
+    { "mtp-num-layers=", NULL, false, NULL, NULL },
+    { "mtp-use-repeated-layer", NULL, false, "model.mtp_use_repeated_layer", NULL },
+    { "mtp-hybrid-override-pattern=", NULL, false, NULL, NULL },
     { "bf16", NULL, false, "precision.bf16", NULL },
     { "fp8-format=", "fp8", false, "precision.fp8", NULL },
     { "fp8-recipe=", NULL, false, "precision.fp8_recipe", NULL },
@@ -173,7 +176,7 @@ static const row_t keys[] = {
     { "exp-avg-sq-dtype=", NULL, false, "optimizer.exp_avg_sq_dtype", NULL },
     { "use-megatron-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
     { "use-custom-fsdp", NULL, false, "optimizer.use_megatron_fsdp", NULL },
-    { "data-parallel-sharding-strategy=", NULL, false, "optimizer.data_parallel_sharding_strategy", NULL },
+    { "data-parallel-sharding-strategy=", NULL, false, NULL, NULL },
     { "use-torch-fsdp2", NULL, false, "optimizer.use_torch_fsdp2", NULL },
     { "torch-fsdp2-no-reshard-after-forward", "torch_fsdp2_reshard_after_forward", true, NULL, NULL },
     { "init-model-with-meta-device", NULL, false, "optimizer.init_model_with_meta_device", NULL },
@@ -312,12 +315,11 @@ static const struct {
       "moe-routing-trace-max-training-iters= moe-routing-trace-capture-logits "
       "moe-routing-trace-capture-hidden-states moe-routing-trace-dump-weights "
       "moe-use-upcycling moe-upcycling-granularity= moe-extended-tp "
-      "use-fused-weighted-squared-relu use-grouped-gemm-for-shared-expert "
+      "use-grouped-gemm-for-shared-expert "
       "overlap-moe-expert-parallel-comm overlap-dispatch-backward-with-experts-wgrad "
       "ep-overlap-early-attn-memory-release high-priority-a2a-comm-stream" },
     { "mtp-num-layers",
-      "mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm "
-      "mtp-hybrid-override-pattern=" },
+      "mtp-standalone mtp-detach-heads mtp-hsm" },
     { "hybrid-layer-pattern",
       "mamba-training-ssm-states-dtype= gdp-num-householder= gdp-cutedsl-kernel "
       "gdp-num-chunk-states-to-recompute= disable-mamba-mem-eff-path" },

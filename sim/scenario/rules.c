@@ -484,6 +484,9 @@ static void fsdp_is_possible(sim_rule_context_t *c)
     if (s->mtp_num_layers > 0 && s->pipeline_model_parallel_size > 1)
         sim_rule_broken(c, "mtp_num_layers",
                         "is not simulated with use_megatron_fsdp = true and a pipeline");
+    if (s->mtp_use_repeated_layer)
+        sim_rule_broken(c, "mtp_use_repeated_layer",
+                        "is not simulated with use_megatron_fsdp = true");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "use_megatron_fsdp", "adapters are not simulated with it");
 }
@@ -631,6 +634,7 @@ static const sim_rule_t rules[] = {
     { "add_bias_linear num_experts moe_grouped_gemm expert_tensor_parallel_size bias_dropout_fusion moe_shared_expert_intermediate_size", "bias goes with experts only unsplit, unfused and unshared", sim_rule_expert_bias_is_possible },
     { "expert_tensor_parallel_size moe_ffn_hidden_size num_experts", "expert_tensor_parallel_size divides moe_ffn_hidden_size", sim_rule_expert_width_is_divisible },
     { "moe_shared_expert_intermediate_size num_experts tensor_model_parallel_size", "shared experts need experts, and their width is split", sim_rule_shared_experts_fit },
+    { "use_fused_weighted_squared_relu activation_func num_experts moe_grouped_gemm add_bias_linear", "a fused squared_relu needs grouped experts without bias", sim_rule_squared_relu_can_fuse },
     { "moe_shared_expert_overlap moe_shared_expert_intermediate_size moe_token_dispatcher_type moe_latent_size", "moe_shared_expert_overlap needs shared experts and alltoall or flex", sim_rule_shared_overlap_is_possible },
     { "moe_expert_capacity_factor moe_token_dispatcher_type moe_router_load_balancing_type", "a capacity factor goes with alltoall or flex, and with an auxiliary loss or none", sim_rule_capacity_is_possible },
     { "moe_pad_expert_input_to_capacity moe_expert_capacity_factor moe_token_dispatcher_type moe_flex_dispatcher_backend", "moe_pad_expert_input_to_capacity needs a capacity factor", sim_rule_padding_has_a_capacity },
@@ -659,7 +663,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
-    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers mtp_use_repeated_layer pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather fp4_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },

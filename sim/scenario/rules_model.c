@@ -75,7 +75,7 @@ void sim_rule_hybrid_is_possible(sim_rule_context_t *c)
     if (s->hybrid_layer_pattern == NULL)
         return;
     bool has_experts = false;
-    for (uint64_t i = 0; s->layer_is_moe != NULL && i < s->num_layers; i++)
+    for (uint64_t i = 0; s->layer_is_moe != NULL && i < sim_n_layers(s); i++)
         has_experts = has_experts || s->layer_is_moe[i];
     if (has_experts != (s->num_experts > 0))
         sim_rule_broken(c, "hybrid_layer_pattern", "%s",
@@ -85,8 +85,6 @@ void sim_rule_hybrid_is_possible(sim_rule_context_t *c)
         sim_rule_broken(c, "hybrid_layer_pattern", "needs model_type = gpt");
     if (s->multi_latent_attention)
         sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with multi_latent_attention");
-    if (s->mtp_num_layers > 0)
-        sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with mtp_num_layers");
     if (s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE)
         sim_rule_broken(c, "hybrid_layer_pattern", "needs transformer_impl = transformer_engine");
     if (s->pipeline_model_parallel_layout != NULL)

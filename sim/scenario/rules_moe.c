@@ -79,6 +79,19 @@ void sim_rule_shared_experts_fit(sim_rule_context_t *c)
                         s->tensor_model_parallel_size);
 }
 
+/* moe/experts.py, TEGroupedMLP */
+void sim_rule_squared_relu_can_fuse(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (!s->use_fused_weighted_squared_relu)
+        return;
+    if (s->activation_func != SIM_ACT_SQUARED_RELU || s->num_experts == 0 || !s->moe_grouped_gemm)
+        sim_rule_broken(c, "use_fused_weighted_squared_relu",
+                        "needs activation_func = squared_relu, num_experts and moe_grouped_gemm");
+    if (s->add_bias_linear)
+        sim_rule_broken(c, "use_fused_weighted_squared_relu", "needs add_bias_linear = false");
+}
+
 void sim_rule_shared_overlap_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;

@@ -212,6 +212,7 @@ typedef struct {
     uint64_t kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
     bool mla_down_proj_fusion;
     uint64_t mtp_num_layers; /* 0 = none */
+    bool mtp_use_repeated_layer;
 
     /* [moe] */
     uint64_t num_experts; /* 0 = dense */
@@ -219,6 +220,7 @@ typedef struct {
     uint64_t moe_ffn_hidden_size;                 /* 0 = ffn_hidden_size */
     uint64_t moe_shared_expert_intermediate_size; /* 0 = no shared expert */
     uint64_t moe_latent_size;                     /* 0 = none */
+    bool use_fused_weighted_squared_relu;
     bool moe_shared_expert_overlap, moe_shared_expert_gate;
     char *moe_layer_freq; /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
     sim_dispatcher_t moe_token_dispatcher_type;
@@ -380,10 +382,11 @@ typedef struct {
     /* Derived, filled by sim_scenario_resolve(). */
     topo_grid_t grid;
     topo_stages_t stages;
-    uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
-    uint8_t *layer_kinds;    /* sim_layer_kind_t by layer; NULL = all Transformer layers; owned */
-    bool *layer_is_moe;      /* by decoder layer, num_layers of them; NULL when dense; owned */
-    sim_routing_t *routing;  /* NULL = balanced; owned */
+    uint64_t n_microbatches;   /* global_batch_size / (micro_batch_size * dp) */
+    uint64_t mtp_depth_layers; /* layers of each depth of multi-token prediction */
+    uint8_t *layer_kinds;      /* sim_layer_kind_t, sim_n_layers(); NULL = all Transformer; owned */
+    bool *layer_is_moe;        /* sim_n_layers() of them; NULL when dense; owned */
+    sim_routing_t *routing;    /* NULL = balanced; owned */
     const char *broken_rule; /* what must hold and does not, without figures; NULL = all is well */
 } sim_scenario_t;
 
@@ -429,9 +432,21 @@ char *sim_scenario_text(const sim_scenario_t *scenario);
  * after the same keys were set in both. Keys from a hf_config are written out. The caller frees. */
 char *sim_scenario_given_text(const sim_scenario_t *scenario);
 
+/* Layers of the decoder, then those of each depth of multi-token prediction. */
+static inline uint64_t sim_n_layers(const sim_scenario_t *s)
+{
+    return s->num_layers + s->mtp_num_layers * s->mtp_depth_layers;
+}
+
+/* `layer` is below sim_n_layers(), here and below. */
 static inline sim_layer_kind_t sim_layer_kind(const sim_scenario_t *s, uint64_t layer)
 {
     return s->layer_kinds == NULL ? SIM_LAYER_TRANSFORMER : (sim_layer_kind_t)s->layer_kinds[layer];
+}
+
+static inline bool sim_layer_is_moe(const sim_scenario_t *s, uint64_t layer)
+{
+    return s->num_experts > 0 && s->layer_is_moe[layer];
 }
 
 /* Bytes of one element. */

@@ -366,7 +366,7 @@ static const sim_key_t keys[] = {
     COUNT("model", max_position_embeddings, "0", 0, MAX_SEQ, "tokens", "seq_length", "rows of learned position embeddings"),
     CHOICE("model", model_type, "gpt", model_types, "kind of Transformer: gpt reads forward, bert both ways, t5 has an encoder and a decoder"),
     BOOL("model", bert_binary_head, "true", "BERT: a second head for the order of two sentences"),
-    TEXT("model", hybrid_layer_pattern, NULL, "a letter for each layer: M Mamba-2, * attention, - MLP, E experts; | between pipeline stages; num_layers follows"),
+    TEXT("model", hybrid_layer_pattern, NULL, "a letter for each layer: M Mamba-2, * attention, - MLP, E experts; | between pipeline stages; /, then the layers of each depth of multi-token prediction; num_layers and mtp_num_layers follow"),
     COUNT("model", mamba_state_dim, "128", 1, MAX_WIDTH, NULL, NULL, "Mamba-2: width of the state of a channel"),
     COUNT("model", mamba_head_dim, "64", 1, MAX_WIDTH, NULL, NULL, "Mamba-2: channels of a head"),
     COUNT("model", mamba_num_groups, "8", 1, MAX_HEADS, NULL, NULL, "Mamba-2: groups of heads that share B and C"),
@@ -395,6 +395,7 @@ static const sim_key_t keys[] = {
     COUNT("model", v_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: width of a value head"),
     BOOL("model", mla_down_proj_fusion, "false", "multi-latent attention: one down projection for queries, keys and values"),
     COUNT("model", mtp_num_layers, "0", 0, MAX_LAYERS, "layers", "no multi-token prediction", "layers of multi-token prediction"),
+    BOOL("model", mtp_use_repeated_layer, "false", "one layer of multi-token prediction serves all depths"),
 
     /* [moe] */
     COUNT("moe", num_experts, "0", 0, MAX_EXPERTS, "experts", "a dense model", "experts of a mixture-of-experts layer"),
@@ -402,6 +403,7 @@ static const sim_key_t keys[] = {
     COUNT("moe", moe_ffn_hidden_size, "0", 0, MAX_WIDTH, NULL, "ffn_hidden_size", "width of an expert"),
     COUNT("moe", moe_shared_expert_intermediate_size, "0", 0, MAX_WIDTH, NULL, "no shared expert", "width of all shared experts together"),
     COUNT("moe", moe_latent_size, "0", 0, MAX_WIDTH, NULL, "experts see the hidden size", "width to which tokens are projected before they are dispatched"),
+    BOOL("moe", use_fused_weighted_squared_relu, "false", "squared_relu and the weights of tokens in one function; needs grouped GEMMs without bias"),
     BOOL("moe", moe_shared_expert_overlap, "false", "shared experts run beside the dispatcher"),
     BOOL("moe", moe_shared_expert_gate, "false", "gate on the shared experts' output"),
     TEXT("moe", moe_layer_freq, "1", "which layers have experts: every N-th from the first, or a list such as [0]*3+[1]*58"),

@@ -39,6 +39,7 @@ static void forget_derived(sim_scenario_t *s)
     s->grid = (topo_grid_t){ 0 };
     s->gpu_p = NULL;
     s->n_microbatches = 0;
+    s->mtp_depth_layers = 1;
 }
 
 static sim_key_entry_t *entry_of(sim_scenario_t *s, const char *key)
@@ -297,16 +298,21 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c, const char *hy
 
 static bool make_moe_layers(sim_scenario_t *s, sim_rule_context_t *c)
 {
-    static const char *const keys[] = { "num_layers", "num_experts", "moe_layer_freq", NULL };
+    static const char *const keys[] = { "num_layers", "num_experts", "moe_layer_freq",
+                                        "mtp_num_layers", NULL };
     base_err_t err;
     if (!usable(s, keys) || s->num_experts == 0 || s->layer_is_moe != NULL)
         return true; /* a hybrid's pattern has said which */
-    s->layer_is_moe = base_xcalloc(s->num_layers, sizeof(*s->layer_is_moe));
-    if (sim_layer_freq_parse(s->moe_layer_freq, (uint32_t)s->num_layers, s->layer_is_moe, &err) ==
-        BASE_OK)
-        return true;
-    sim_rule_broken(c, "moe_layer_freq", "%s", err.text);
-    return false;
+    s->layer_is_moe = base_xcalloc(sim_n_layers(s), sizeof(*s->layer_is_moe));
+    if (sim_layer_freq_parse(s->moe_layer_freq, (uint32_t)s->num_layers, s->layer_is_moe, &err) !=
+        BASE_OK) {
+        sim_rule_broken(c, "moe_layer_freq", "%s", err.text);
+        return false;
+    }
+    /* Layers of multi-token prediction are of the last decoder layer's kind. */
+    for (uint64_t i = s->num_layers; i < sim_n_layers(s); i++)
+        s->layer_is_moe[i] = s->layer_is_moe[s->num_layers - 1];
+    return true;
 }
 
 /* What a hybrid's pattern says: the layers, how many, and the stages if it has borders of them. */
@@ -322,12 +328,22 @@ static bool make_hybrid(sim_scenario_t *s, sim_rule_context_t *c, char **layout_
         return false;
     }
     imply_count(s, "num_layers", &s->num_layers, hybrid.n_layers);
-    if (s->num_layers != hybrid.n_layers) {
-        sim_rule_broken(c, "num_layers", "%" PRIu64 ", but hybrid_layer_pattern names %" PRIu32,
-                        s->num_layers, hybrid.n_layers);
-        sim_hybrid_fini(&hybrid);
-        return false;
-    }
+    imply_count(s, "mtp_num_layers", &s->mtp_num_layers, hybrid.n_depths);
+    const struct {
+        const char *key;
+        uint64_t given, named;
+    } counts[] = { { "num_layers", s->num_layers, hybrid.n_layers },
+                   { "mtp_num_layers", s->mtp_num_layers, hybrid.n_depths } };
+    for (size_t i = 0; i < 2; i++)
+        if (counts[i].given != counts[i].named) {
+            sim_rule_broken(c, counts[i].key,
+                            "%" PRIu64 ", but hybrid_layer_pattern names %" PRIu64 "%s",
+                            counts[i].given, counts[i].named,
+                            i == 0 ? "" : "; each depth's layers stand behind a /");
+            sim_hybrid_fini(&hybrid);
+            return false;
+        }
+    s->mtp_depth_layers = hybrid.n_depth_layers;
     s->layer_kinds = hybrid.kinds;
     s->layer_is_moe = hybrid.is_moe;
     if (hybrid.n_stages > 1)
@@ -343,7 +359,7 @@ static bool make_routing(sim_scenario_t *s, sim_rule_context_t *c)
     if (s->num_experts == 0 || s->moe_imbalance == NULL)
         return true;
     const sim_routing_config_t config = {
-        .n_layers = (uint32_t)(s->num_layers + s->mtp_num_layers),
+        .n_layers = (uint32_t)sim_n_layers(s),
         .n_ranks = (uint32_t)s->expert_model_parallel_size,
         .n_experts = (uint32_t)s->num_experts,
         .topk = (uint32_t)s->moe_router_topk,

@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 #include "topology/gpu.h"
+#include "topology/stages.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -388,6 +389,29 @@ static void put_dispatcher(const json_t *record, sim_import_t *import)
                 put(import, "moe", words[i].key, words[i].value, paths[p]);
 }
 
+/* "pattern *E, repeated (shared) layer, 2 depths": layers of a hybrid's multi-token prediction. */
+static void put_depths(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "model.mtp", word[] = "pattern ";
+    char *text = sim_record_text(record, path);
+    char *pattern = sim_record_text(record, "model.hybrid.pattern");
+    json_int_t n = json_integer_value(at(record, "model.mtp_layers"));
+    const char *depth = strstr(text, word);
+    if (depth != NULL && *pattern != '\0') {
+        depth += strlen(word);
+        for (json_int_t i = 0; i < n && i < TOPO_MAX_LAYERS; i++) {
+            char *longer = base_xasprintf("%s/%.*s", pattern, (int)strcspn(depth, ", "), depth);
+            free(pattern);
+            pattern = longer;
+        }
+        put(import, "model", "hybrid_layer_pattern", pattern, path);
+    }
+    if (strstr(text, "repeated") != NULL)
+        put(import, "model", "mtp_use_repeated_layer", "true", path);
+    free(pattern);
+    free(text);
+}
+
 /* "([0]*3+[1]*11) presumably" -> [0]*3+[1]*11; "all MoE" -> 1 */
 static void put_experts(const json_t *record, sim_import_t *import)
 {
@@ -403,6 +427,7 @@ static void put_experts(const json_t *record, sim_import_t *import)
     if (json_is_object(at(record, "model.mla")))
         put(import, "model", "multi_latent_attention", "true", "model.mla");
     put_dispatcher(record, import);
+    put_depths(record, import);
 }
 
 static void put_vocab(const json_t *record, sim_import_t *import)
@@ -566,6 +591,9 @@ static void put_defaults(const json_t *record, sim_import_t *import)
         sim_import_put_key(import, "precision", "fp8_recipe", "tensorwise", origin);
         sim_import_put_key(import, "train", "cross_entropy_loss_fusion", "true", origin);
         sim_import_put_key(import, "train", "cross_entropy_fusion_impl", "native", origin);
+        /* Every recipe of such models sets it (recipes/nemotronh). */
+        if (text_has(record, "model.activation", "squared_relu") && at(record, "model.experts"))
+            sim_import_put_key(import, "moe", "use_fused_weighted_squared_relu", "true", origin);
     } else {
         /* Megatron-LM's default is a dense mask. Where it would have a gibibyte and more for every
          * sample, before it is even split over the context-parallel ranks, a run that worked must
@@ -663,16 +691,33 @@ static bool is_known_type(const char *type)
            strcmp(type, "bert") == 0 || strcmp(type, "t5") == 0;
 }
 
+/* Without a list of arguments the record must say these itself. */
+static const char *missing_field(const json_t *record)
+{
+    static const char *const paths[] = { "model.activation", "train.optimizer", "train.mbs" };
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        char *text = sim_record_text(record, paths[i]);
+        bool is_missing = *text == '\0';
+        free(text);
+        if (is_missing && !json_is_object(at(record, "args")))
+            return paths[i];
+    }
+    return NULL;
+}
+
 static char *find_reason(const json_t *record, const sim_import_t *import)
 {
     char *type = sim_record_text(record, "model.type"), *reason = NULL;
-    if (!is_known_type(type))
+    bool is_hybrid = sim_import_key_value(import, "model", "hybrid_layer_pattern") != NULL;
+    if (!is_known_type(type) && !is_hybrid)
         reason =
             base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
     else if (other_program(record) != NULL)
         reason = base_xasprintf("run with %s, which is not simulated", other_program(record));
     else if (!json_is_object(at(record, "args")) && text_has(record, "source", "ms-swift"))
         reason = base_xstrdup("figures are rounded and the training data is packed at random");
+    else if (missing_field(record) != NULL)
+        reason = base_xasprintf("%s is not stated", missing_field(record));
     else if (import->unsupported_names.n > 0)
         reason = join_names(&import->unsupported_names);
     else if (import->errors.n > 0)
