@@ -14,7 +14,7 @@ typedef struct {
     sim_embedding_save_t embedding;
     sim_ref_t checkpoint[2]; /* full recompute: hidden states and embedding */
     sim_norm_save_t enorm, hnorm;
-    sim_linear_save_t eh; /* projection of both norms' outputs side by side */
+    sim_linear_save_t eh;     /* projection of both norms' outputs side by side */
     sim_layer_save_t *layers; /* n_layers of them; owned */
     uint32_t n_layers;
     uint16_t first_layer; /* counted on from the decoder's */
