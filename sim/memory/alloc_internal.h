@@ -64,8 +64,11 @@ typedef struct {
     uint32_t n, cap, unused;
 } chunk_arena_t;
 
+/* A stream as one memory pool sees it: the default pool and every private one have blocks of their
+ * own, which never meet. Events are those of the default pool's entry. */
 typedef struct {
     uint64_t handle;
+    uint32_t mempool;    /* 0 = the default pool */
     uint64_t n_recorded; /* events recorded on it */
     uint64_t n_done;     /* of these, complete */
     uint32_t first_event, last_event;
@@ -122,6 +125,7 @@ struct sim_alloc {
     uint32_t n_blocks, blocks_cap, unused_block;
     chunk_arena_t chunks;
     uint32_t last_stream; /* index of the stream looked up last */
+    uint32_t mempool;     /* where allocations go; not 0 while a capture is under way */
     bool events_ready;    /* a stream with outstanding events made progress */
 
     sim_alloc_conf_t conf;
@@ -146,7 +150,7 @@ struct sim_alloc {
     set_t *unmapped_sets; /* key = 0 */
 
     stream_t *streams;
-    uint32_t *stream_order; /* indices by ascending handle */
+    uint32_t *stream_order; /* indices by ascending handle, then pool */
     uint32_t n_streams, streams_cap;
     event_t *events;
     uint32_t n_events, events_cap, unused_event;

@@ -23,13 +23,16 @@ static void release_block(sim_alloc_t *a, uint32_t id)
     sim__block_delete(a, id);
 }
 
-/* All free blocks of a pool in the order (stream, size, address), into a->scratch. */
+/* All free blocks of the default memory pool in the order (stream, size, address), into a->scratch.
+ */
 static uint32_t list_free(sim_alloc_t *a, uint32_t pool)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n_streams; i++) {
         const set_t *set = &a->free_sets[N_POOLS * a->stream_order[i] + pool];
         uint32_t id;
+        if (a->streams[a->stream_order[i]].mempool != 0)
+            continue;
         for (cursor_t at = { 0, 0 }; (id = set_at(a, set, at)) != NONE; at = set_next(a, set, at)) {
             if (n == a->scratch_cap) {
                 a->scratch_cap = a->scratch_cap == 0 ? 256 : a->scratch_cap * 2;
@@ -135,6 +138,8 @@ static void release_pool(sim_alloc_t *a, uint32_t pool)
 
 void sim__release_cached(sim_alloc_t *a)
 {
+    if (a->mempool != 0)
+        return;
     sim__finish_all_events(a);
     release_pool(a, LARGE);
     release_pool(a, SMALL);

@@ -182,6 +182,7 @@ static uint32_t visit_range(const sim_alloc_t *a, uint32_t id, sim_block_f visit
                        .bytes = b->size,
                        .requested_bytes = b->requested,
                        .stream = a->streams[b->stream].handle,
+                       .mempool = a->streams[b->stream].mempool,
                        .is_large = b->pool == LARGE,
                        .is_expandable = b->segment != NONE,
                        .is_allocated = b->is_allocated,

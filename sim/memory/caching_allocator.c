@@ -8,6 +8,7 @@
 #include "sim/memory/alloc_internal.h"
 #include "sim/memory/block_set.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ void sim__link_after(sim_alloc_t *a, uint32_t id, uint32_t rest)
     b->next = rest;
 }
 
-static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t order)
+static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t mempool, uint32_t order)
 {
     if (a->n_streams == a->streams_cap) {
         a->streams_cap = a->streams_cap == 0 ? 4 : a->streams_cap * 2;
@@ -86,7 +87,8 @@ static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t order)
     memmove(&a->stream_order[order + 1], &a->stream_order[order],
             (id - order) * sizeof(*a->stream_order));
     a->stream_order[order] = id;
-    a->streams[id] = (stream_t){ .handle = handle, .first_event = NONE, .last_event = NONE };
+    a->streams[id] =
+        (stream_t){ .handle = handle, .mempool = mempool, .first_event = NONE, .last_event = NONE };
     for (uint32_t pool = 0; pool < N_POOLS; pool++) {
         sim__set_init(a, &a->free_sets[N_POOLS * id + pool]);
         sim__set_init(a, &a->unmapped_sets[N_POOLS * id + pool]);
@@ -94,13 +96,18 @@ static uint32_t stream_new(sim_alloc_t *a, uint64_t handle, uint32_t order)
     return id;
 }
 
-/* First place in stream_order whose handle is not below `handle`. */
-static uint32_t stream_place(const sim_alloc_t *a, uint64_t handle)
+static bool is_below(const stream_t *s, uint64_t handle, uint32_t mempool)
+{
+    return s->handle != handle ? s->handle < handle : s->mempool < mempool;
+}
+
+/* First place in stream_order that is not below (handle, mempool). */
+static uint32_t stream_place(const sim_alloc_t *a, uint64_t handle, uint32_t mempool)
 {
     uint32_t lo = 0, hi = a->n_streams;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (a->streams[a->stream_order[mid]].handle < handle)
+        if (is_below(&a->streams[a->stream_order[mid]], handle, mempool))
             lo = mid + 1;
         else
             hi = mid;
@@ -108,21 +115,26 @@ static uint32_t stream_place(const sim_alloc_t *a, uint64_t handle)
     return lo;
 }
 
-static uint32_t stream_known(const sim_alloc_t *a, uint64_t handle)
+static bool is_stream(const stream_t *s, uint64_t handle, uint32_t mempool)
 {
-    uint32_t place = stream_place(a, handle);
-    if (place == a->n_streams || a->streams[a->stream_order[place]].handle != handle)
+    return s->handle == handle && s->mempool == mempool;
+}
+
+static uint32_t stream_known(const sim_alloc_t *a, uint64_t handle, uint32_t mempool)
+{
+    uint32_t place = stream_place(a, handle, mempool);
+    if (place == a->n_streams || !is_stream(&a->streams[a->stream_order[place]], handle, mempool))
         return NONE;
     return a->stream_order[place];
 }
 
-static inline uint32_t stream_find(sim_alloc_t *a, uint64_t handle)
+static inline uint32_t stream_find(sim_alloc_t *a, uint64_t handle, uint32_t mempool)
 {
-    if (a->streams[a->last_stream].handle == handle)
+    if (is_stream(&a->streams[a->last_stream], handle, mempool))
         return a->last_stream;
-    uint32_t id = stream_known(a, handle);
+    uint32_t id = stream_known(a, handle, mempool);
     if (id == NONE)
-        id = stream_new(a, handle, stream_place(a, handle));
+        id = stream_new(a, handle, mempool, stream_place(a, handle, mempool));
     a->last_stream = id;
     return id;
 }
@@ -357,6 +369,7 @@ static void note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
         .allocated_bytes = sim_alloc_allocated_bytes(a),
         .reserved_bytes = sim_alloc_reserved_bytes(a),
         .largest_free_block_bytes = largest_free(a, stream, pool),
+        .mempools_idle_bytes = sim_alloc_mempools(a).idle_bytes,
         .has_limit = a->has_limit,
         .limit_bytes = a->limit,
     };
@@ -449,12 +462,12 @@ bool sim_alloc_malloc(sim_alloc_t *a, uint64_t handle, uint64_t bytes, sim_block
     *block_p = SIM_BLOCK_NONE;
     if (bytes == 0)
         return true;
-    uint32_t stream = stream_find(a, handle);
+    uint32_t stream = stream_find(a, handle, a->mempool);
     if (bytes >= REFUSED) {
         note_oom(a, stream, LARGE, bytes);
         return false;
     }
-    if (a->events_ready)
+    if (a->events_ready && a->mempool == 0)
         sim__process_events(a);
     uint64_t size = round_size(a, bytes);
     uint32_t pool = size <= SMALL_MAX ? SMALL : LARGE;
@@ -472,10 +485,10 @@ void sim_alloc_record_stream(sim_alloc_t *a, sim_block_t id, uint64_t handle)
 {
     if (id == SIM_BLOCK_NONE)
         return;
-    uint32_t stream = stream_find(a, handle);
     block_t *b = &a->blocks[id];
-    if (stream == b->stream)
+    if (a->streams[b->stream].handle == handle)
         return;
+    uint32_t stream = stream_find(a, handle, 0);
     for (uint32_t i = b->foreign; i != NONE; i = a->foreign[i].next)
         if (a->foreign[i].stream == stream)
             return;
@@ -495,7 +508,7 @@ void sim_alloc_record_stream(sim_alloc_t *a, sim_block_t id, uint64_t handle)
 
 void sim_alloc_stream_done(sim_alloc_t *a, uint64_t handle)
 {
-    uint32_t stream = stream_known(a, handle);
+    uint32_t stream = stream_known(a, handle, 0);
     if (stream != NONE)
         sim__stream_done(a, stream);
 }
@@ -504,6 +517,31 @@ void sim_alloc_all_streams_done(sim_alloc_t *a)
 {
     for (uint32_t i = 0; i < a->n_streams; i++)
         sim__stream_done(a, i);
+}
+
+void sim_alloc_begin_capture(sim_alloc_t *a, uint32_t mempool)
+{
+    assert(mempool > 0 && a->mempool == 0);
+    a->mempool = mempool;
+}
+
+void sim_alloc_end_capture(sim_alloc_t *a)
+{
+    assert(a->mempool > 0);
+    a->mempool = 0;
+}
+
+sim_mempools_t sim_alloc_mempools(const sim_alloc_t *a)
+{
+    sim_mempools_t sum = { 0 };
+    for (uint32_t i = 0; i < a->n_blocks; i++) {
+        const block_t *b = &a->blocks[i];
+        if (!b->is_used || !b->is_mapped || a->streams[b->stream].mempool == 0)
+            continue;
+        sum.reserved_bytes += b->size;
+        sum.idle_bytes += is_idle(b) ? b->size : 0;
+    }
+    return sum;
 }
 
 void sim_alloc_empty_cache(sim_alloc_t *a)
@@ -546,7 +584,7 @@ base_status_t sim_alloc_create(sim_device_t *device, const char *conf, sim_alloc
     a->unused_segment = NONE;
     a->stats = base_xcalloc(1, sizeof(*a->stats));
     sim__reserve_blocks(a, 1);
-    stream_new(a, 0, 0);
+    stream_new(a, 0, 0, 0);
     sim_alloc_conf_init(&a->conf);
     base_status_t status = BASE_OK;
     if (conf != NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * PyTorch's native CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp, the 2.10 to 2.13
- * line, default pool), as an exact model: same blocks, same addresses, same statistics. */
+ * line), as an exact model: same blocks, same addresses, same statistics. */
 #ifndef SIM_MEMORY_CACHING_ALLOCATOR_H
 #define SIM_MEMORY_CACHING_ALLOCATOR_H
 
@@ -49,6 +49,24 @@ void sim_alloc_record_stream(sim_alloc_t *alloc, sim_block_t block, uint64_t str
 void sim_alloc_stream_done(sim_alloc_t *alloc, uint64_t stream);
 void sim_alloc_all_streams_done(sim_alloc_t *alloc);
 
+/* A CUDA graph that uses memory pool `mempool` (> 0; made when first named) is being captured:
+ * every allocation comes from that pool, until sim_alloc_end_capture(). A pool has segments of its
+ * own, which nobody else's requests are served from and which stay reserved for as long as the
+ * graphs live, here for good: neither garbage collection nor sim_alloc_empty_cache() nor the retry
+ * of a failed request gives them back. A block goes back to the pool it came from, whenever it is
+ * freed, and is served again only to captures of that pool. While a capture is under way events are
+ * not looked at and cached memory of the default pool is not given back. */
+void sim_alloc_begin_capture(sim_alloc_t *alloc, uint32_t mempool);
+void sim_alloc_end_capture(sim_alloc_t *alloc);
+
+/* Bytes in the segments of private pools, and how many of them are not allocated: these count as
+ * reserved, and serve nobody until the pool is captured into again. Walks all blocks. */
+typedef struct {
+    uint64_t reserved_bytes, idle_bytes;
+} sim_mempools_t;
+
+sim_mempools_t sim_alloc_mempools(const sim_alloc_t *alloc);
+
 void sim_alloc_empty_cache(sim_alloc_t *alloc);
 void sim_alloc_reset_peak(sim_alloc_t *alloc);
 void sim_alloc_reset_accumulated(sim_alloc_t *alloc);
@@ -92,6 +110,7 @@ typedef struct {
     uint64_t device_free_bytes, device_total_bytes;
     uint64_t allocated_bytes, reserved_bytes;
     uint64_t largest_free_block_bytes; /* largest inactive block of the request's pool and stream */
+    uint64_t mempools_idle_bytes;      /* "allocated in private pools": their free blocks */
     bool has_limit;
     uint64_t limit_bytes; /* of the memory fraction */
 } sim_oom_t;
@@ -102,6 +121,7 @@ const sim_oom_t *sim_alloc_last_oom(const sim_alloc_t *alloc);
 typedef struct {
     uint64_t segment_addr, segment_bytes; /* contiguous mapped range */
     uint64_t addr, bytes, requested_bytes, stream;
+    uint32_t mempool;                                      /* 0 = the default pool */
     bool is_large, is_expandable, is_allocated, is_active; /* active: allocated or waiting */
 } sim_block_info_t;
 

@@ -292,7 +292,7 @@ static void put_segment(segment_t *s)
     sim_pickle_put_str(p, "segment_type");
     sim_pickle_put_str(p, b->is_large ? "large" : "small");
     sim_pickle_put_str(p, "segment_pool_id");
-    sim_pickle_put_pair(p, 0, 0);
+    sim_pickle_put_pair(p, 0, b->mempool); /* graph_pool_handle() numbers the second */
     sim_pickle_put_str(p, "is_expandable");
     sim_pickle_put_bool(p, b->is_expandable);
     sim_pickle_put_str(p, "frames");
