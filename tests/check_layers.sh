@@ -24,7 +24,7 @@ include_order() {
   (cd "$1" && sources . c h | xargs grep -n '^# *include *"' /dev/null) | awk -F: '
     BEGIN {
       n = split("sim/base topology collectives sim/scenario sim/memory sim/model sim/schedule " \
-                "sim/engine sim/report sim/study sim/cli tests", order, " ")
+                "sim/engine sim/report sim/study sim/cli tests/standin tests", order, " ")
       for (i = 1; i <= n; i++)
         rank[order[i]] = i
     }
@@ -59,6 +59,7 @@ outside_headers() {
     while IFS=: read -r o_file o_line o_text; do
       case $o_file:$o_text in
       collectives/*_mpi.c:*mpi.h* | tests/*.c:*mpi.h*) ;;
+      tests/test_cuda_abi.c:*cuda*) ;;
       collectives/*nccl*.c:*nccl.h* | collectives/*nccl*.c:*cuda*) ;;
       topology/*_cuda.c:*cuda* | topology/*_cuda.c:*nvml.h*) ;;
       sim/memory/*_cuda.c:*cuda* | sim/memory/*_cuda.c:*nvml.h*) ;;
