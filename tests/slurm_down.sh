@@ -7,7 +7,7 @@ dir=$1
 is_alive() { # is_alive PID
   state=$(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null) && [ "${state%% *}" != Z ]
 }
-SLURM_CONF="$dir/slurm.conf" scancel --user=root > /dev/null 2>&1
+SLURM_CONF="$dir/slurm.conf" timeout 10 scancel --user=root > /dev/null 2>&1
 for name in slurmctld slurmd munged; do
   pid=$(cat "$dir/run/$name.pid" 2> /dev/null) || continue
   kill "$pid" 2> /dev/null || continue

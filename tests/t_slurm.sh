@@ -42,11 +42,10 @@ EOS
 
 # wait_until SECONDS COMMAND...: until the command succeeds.
 wait_until() {
-  wait_n=$(($1 * 10))
+  wait_end=$(($(date +%s) + $1))
   shift
   until "$@"; do
-    wait_n=$((wait_n - 1))
-    [ $wait_n -gt 0 ] || return 1
+    [ "$(date +%s)" -le $wait_end ] || return 1
     sleep 0.1
   done
 }
@@ -54,19 +53,26 @@ lines() {
   if [ -f "$1" ]; then wc -l < "$1"; else echo 0; fi
 }
 has_rows() { [ "$(lines "$1")" -gt "$2" ]; }
-is_over() { [ -z "$(squeue -h -j "$1" 2> /dev/null)" ]; }
-state_of() { scontrol show job "$1" 2> /dev/null | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p' | head -1; }
+# Without a controller they would wait for minutes.
+is_over() {
+  over=$(timeout 10 squeue -h -j "$1" 2>&1)
+  case $? in
+  0) [ -z "$over" ] ;;
+  *) printf '%s' "$over" | grep -q 'Invalid job id' ;;
+  esac
+}
+state_of() { timeout 10 scontrol show job "$1" 2> /dev/null | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p' | head -1; }
 is_in_state() { [ "$(state_of "$1")" = "$2" ]; }
 
 "$MBSIM" sweep job.ini --csv all.csv > all.txt
-job=$(sbatch --parsable --array=1-4 "$TOP_SRCDIR/scenarios/slurm/sweep.sbatch" job.ini rows)
+job=$(timeout 30 sbatch --parsable --array=1-4 "$TOP_SRCDIR/scenarios/slurm/sweep.sbatch" job.ini rows)
 check "the array is submitted" [ -n "$job" ]
 check "task 2 has written rows" wait_until 60 has_rows rows/shard-2.csv 1
-scancel --signal=KILL --full "${job}_2"
+timeout 30 scancel --signal=KILL --full "${job}_2"
 before=$(lines rows/shard-2.csv)
 if wait_until 30 is_in_state "${job}_2" FAILED || wait_until 5 is_in_state "${job}_2" CANCELLED; then
   ok "task 2 is killed, after $before lines"
-  check "task 2 is requeued" scontrol requeue "${job}_2"
+  check "task 2 is requeued" timeout 30 scontrol requeue "${job}_2"
 else
   skip "task 2 is killed" "it was through before: $(state_of "${job}_2")"
 fi
@@ -79,9 +85,9 @@ sed '/^\[sweep\]/,$d' job.ini > one.ini
 "$MBSIM" run one.ini --json alone.json > /dev/null
 code=$?
 MBSIM_LAUNCH="srun --mpi=pmix"
-if ! srun --mpi=list 2>&1 | grep -q pmix; then MBSIM_LAUNCH="mpirun -np 8"; fi
+if ! timeout 30 srun --mpi=list 2>&1 | grep -q pmix; then MBSIM_LAUNCH="mpirun -np 8"; fi
 export MBSIM_LAUNCH
-sbatch --wait --nodes=1 --ntasks-per-node=8 "$TOP_SRCDIR/scenarios/slurm/simulate.sbatch" \
+timeout 120 sbatch --wait --nodes=1 --ntasks-per-node=8 "$TOP_SRCDIR/scenarios/slurm/simulate.sbatch" \
   one.ini report.json > /dev/null
 check "a job with one rank for each GPU ends as one process does" [ $? -eq $code ]
 check "and writes the same report" cmp alone.json report.json
