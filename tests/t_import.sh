@@ -41,6 +41,8 @@ expect "with --lenient it is a comment" 0 '^; NOT SIMULATED: fsdp.sh:1: --optimi
 echo "$arguments --recompute-granularity selective --recompute-modules core_attn nonsense" >module.sh
 expect "a wrong value is refused" 2 'nonsense' "$MBSIM" import module.sh
 echo "$arguments --tensor-modle-parallel-size 2" >typo.sh
+printf 'A=1\ntorchrun pretrain_gpt.py --num-layers "4 --hidden-size 512\n' > quote.sh
+expect "an open quote is named" 2 'quote.sh:2: nothing closes the quote' "$MBSIM" import quote.sh
 expect "an unknown argument gets a suggestion" 2 'did you mean --tensor-model-parallel-size' "$MBSIM" import typo.sh
 echo "$arguments --pipeline-model-parallel-size \$PP" >variable.sh
 expect "an unknown variable is an error" 2 'does not say what \$PP is' "$MBSIM" import variable.sh

@@ -81,5 +81,9 @@ expect "neither trace nor index" 2 'one TRACE or --check' "$MBSIM" replay
 
 # Memory follows the input, whatever numbers it has.
 printf 'a 1 1152921504606846975 0\na 2 18446744073709551615 4503599627370495\nc expandable_segments:True\na 3 1152921504606846975 1\n' >"$work/huge"
+: > "$work/empty"
+printf '# only a comment\n\n' > "$work/comment"
+expect "an empty trace is refused" 2 'empty: there is no allocator call in it' "$MBSIM" replay "$work/empty"
+expect "and one without calls" 2 'comment: there is no' "$MBSIM" replay "$work/comment"
 expect "huge requests fail and nothing else" 3 '^\(default\) +0 B +0 B' "$MBSIM" replay "$work/huge"
 done_testing

@@ -323,6 +323,10 @@ base_status_t sim_trace_parse(const char *name, const char *text, size_t len, si
         at = eol != NULL ? eol + 1 : end;
     }
     p.trace->n_lines = p.line;
+    if (p.trace->n_calls == 0 && p.n_errors == 0) {
+        p.n_errors++;
+        base_diag_add(diag, "%s: there is no allocator call in it", name);
+    }
     free(p.state);
     free(p.map.slot);
     if (p.n_errors > 0) {

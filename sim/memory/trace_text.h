@@ -63,8 +63,8 @@ enum { SIM_TRACE_HANDLE_STEP = 0x1000 };
 enum { SIM_TRACE_MAX_LINES = 200 * 1000 * 1000, SIM_TRACE_MAX_STREAMS = 4096 };
 
 /* Parse `len` bytes. BASE_ERR_PARSE: every bad line is a message `NAME:LINE: what is wrong` in
- * `diag`, and *trace_p is untouched. Memory is bounded by a small multiple of `len`. Free with
- * sim_trace_destroy(). */
+ * `diag`, or there is no call at all; *trace_p is untouched. Memory is bounded by a small multiple
+ * of `len`. Free with sim_trace_destroy(). */
 base_status_t sim_trace_parse(const char *name, const char *text, size_t len, sim_trace_t **trace_p,
                               base_diag_t *diag);
 

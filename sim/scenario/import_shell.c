@@ -332,6 +332,7 @@ static void read_script(script_t *script, const char *text)
     outer->variables = inner.variables;
     outer->n_variables = inner.n_variables;
     outer->n_bytes = inner.n_bytes;
+    outer->open_quote_line = inner.open_quote_line;
 }
 
 static bool option_number(const char *text, const char *option, uint64_t *n_p)
@@ -533,8 +534,13 @@ base_status_t sim_import_shell(sim_import_t *import, const char *name, const cha
         collect_variables(&script);
     find_world_size(&script);
     export_environment(&script);
-    base_status_t status =
-        add_words(&script, script.best_score > 0 ? &script.best : &script.loose, err);
+    base_status_t status;
+    if (sh.open_quote_line > 0)
+        status =
+            base_err_set(err, BASE_ERR_PARSE, "%s:%lu: nothing closes the quote that opens here",
+                         name, sh.open_quote_line);
+    else
+        status = add_words(&script, script.best_score > 0 ? &script.best : &script.loose, err);
     shell_words_fini(&script.best);
     shell_words_fini(&script.launcher);
     shell_words_fini(&script.loose);

@@ -365,6 +365,7 @@ static void expand_dollar(shell_text_t *sh, builder_t *b, bool quoted)
 static void read_quoted(shell_text_t *sh, builder_t *b)
 {
     char quote = *sh->pos;
+    unsigned long line = sh->line;
     next(sh);
     b->open = true;
     while (*sh->pos != '\0' && *sh->pos != quote) {
@@ -383,6 +384,8 @@ static void read_quoted(shell_text_t *sh, builder_t *b)
             next(sh);
         }
     }
+    if (*sh->pos == '\0')
+        sh->open_quote_line = line;
     next(sh);
 }
 

@@ -27,6 +27,7 @@ typedef struct {
     unsigned long line; /* of pos */
     shell_variable_t *variables;
     size_t n_variables;
+    unsigned long open_quote_line; /* of a quote that nothing closes; 0 = none */
     size_t n_bytes; /* produced by expansion so far; beyond a limit everything is unknown */
     void (*comment)(const char *line, void *ctx); /* called for "#..." comments; may be NULL */
     void *ctx;
