@@ -379,7 +379,7 @@ static void make_hybrid(maker_t *m)
     static const char kinds[] = "MM*-";
     char text[64];
     size_t n = 0, n_layers;
-    if (m->vpp > 1 || m->cp > 1 || m->s->num_experts > 0 || !chance(m, 12))
+    if (m->vpp > 1 || m->s->num_experts > 0 || !chance(m, 12))
         return;
     for (uint64_t stage = 0; stage < m->pp; stage++) {
         if (stage > 0)
@@ -397,8 +397,8 @@ static void make_hybrid(maker_t *m)
     text[n] = '\0';
     set(m, "hybrid_layer_pattern", text);
     set_count(m, "num_layers", n_layers);
-    set_count(m, "mamba_num_heads", m->tp * PICK(m, 2, 4));
-    set_count(m, "mamba_num_groups", m->tp);
+    set_count(m, "mamba_num_heads", m->tp * m->cp * PICK(m, 2, 4));
+    set_count(m, "mamba_num_groups", m->tp * (chance(m, 50) ? m->cp : 1));
     set_count(m, "mamba_head_dim", PICK(m, 8, 64));
     set_count(m, "mamba_state_dim", PICK(m, 16, 128));
 }

@@ -147,6 +147,10 @@ static void lone_messages_have_pairs(void)
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);
     job.cp = COLL_CP_ALL_GATHER;
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_GATHER);
+    job.cp = COLL_CP_RING;
+    job.has_mamba = true;
+    CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);
+    CU_ASSERT_PTR_NOT_NULL(find(&job, 0, "cp pair next"));
 }
 
 static void uses_come_in_order_of_time(void)

@@ -211,6 +211,11 @@ static void predicted_layers_are_units(void)
     f = play(limited);
     equal((int64_t)f.params.most, 2 * (2 * UNIT + MORE_PADDED));
     equal((int64_t)f.grads.most, 2 * (2 * UNIT + MORE_PADDED));
+    /* One layer that serves two depths is one unit. */
+    static const char *const repeated[] = { STRATEGY("optim_grads_params"), "mtp_num_layers=2",
+                                            "mtp_use_repeated_layer=true", NULL };
+    f = play(repeated);
+    equal((int64_t)f.params.most, 2 * ((LAYERS + 1) * UNIT + MORE_PADDED));
 }
 
 static void one_rank_gathers_nothing(void)

@@ -358,6 +358,15 @@ static void mamba_layer(void)
              "%s world_size=6 tp=2 sequence_parallel=true hybrid_layer_pattern=M|M|M", keys);
     expect(settings,
            2 * 2 * S / 2 * H + 2 * S * ROWS / 2 + 3 * 2 * S * INNER / 2 + 4 * S * 4 + 4 * S / 2);
+    /* With context parallelism the heads are split in the scan, and a group may be on two ranks. */
+    snprintf(settings, sizeof(settings), "%s world_size=6 cp=2 hybrid_layer_pattern=M|M|M", keys);
+    expect(settings, 2 * 2 * S / 2 * H + 2 * S * ROWS / 2 + 3 * 2 * S * INNER / 2 + 4 * S / 2 * 8 +
+                         4 * S / 2);
+    enum { ONE_GROUP = INNER / 2 + 2 * 16, ONE_ROWS = INNER / 2 + ONE_GROUP + INNER / 64 / 2 };
+    snprintf(settings, sizeof(settings),
+             "%s world_size=6 cp=2 mamba_num_groups=1 hybrid_layer_pattern=M|M|M", keys);
+    expect(settings, 2 * 2 * S / 2 * H + 2 * S * ONE_ROWS + 3 * 2 * S * INNER / 2 + 4 * S / 2 * 1 +
+                         4 * S / 2);
     snprintf(settings, sizeof(settings), "%s world_size=3 num_layers=4 hybrid_layer_pattern=M|*-|M",
              keys);
     expect(settings, dense(&whole, GATED));

@@ -50,7 +50,7 @@ static uint64_t grad_bytes(const sim_scenario_t *s)
 
 /* ---- buckets ---- */
 
-/* Of multi-token prediction, the transformer layer is a unit. */
+/* Of multi-token prediction, each layer of a depth is a unit. */
 static uint32_t unit_of(const sim_param_t *param, const topo_chunk_t *place)
 {
     bool is_outside = param->layer == SIM_NO_LAYER || param->module == SIM_MOD_MTP;
@@ -167,7 +167,9 @@ static void set_limits(sim_fsdp_t *f, const sim_scenario_t *s, const sim_params_
             in_units += params->params[i].n_elements;
     if (unit == 0) {
         unit = bucket_elements;
-        uint32_t n_units = place->n_layers + place->n_mtp_layers;
+        uint64_t n_depths =
+            s->mtp_use_repeated_layer ? base_u64_min(place->n_mtp_layers, 1) : place->n_mtp_layers;
+        uint64_t n_units = place->n_layers + n_depths * s->mtp_depth_layers;
         if (shards_params(s) && n_units > 0)
             unit = in_units / n_units * 2;
         unit = base_u64_max(unit, LEAST_UNIT_ELEMENTS);

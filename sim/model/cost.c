@@ -443,6 +443,12 @@ static part_t mamba(const sim_cost_t *c, bool fp8)
     add_linear(&sum, row_linear(c, fp8, (double)d->h, (double)a->inner));
     add_linear(&sum, norm(c, (double)d->hidden_bytes));
     add_linear(&sum, residual(c));
+    if (d->cp > 1) {
+        double comm = coll_all_to_all_seconds(&c->network, &c->cp,
+                                              d->tokens * (a->proj_rows + a->inner) * d->e);
+        sum.forward_comm += comm;
+        sum.backward_comm += comm;
+    }
     return sum;
 }
 

@@ -25,7 +25,8 @@ void sim_mtp_init(sim_mtp_save_t *save, const sim_scenario_t *s, uint32_t n, uin
     *save = (sim_mtp_save_t){ .depths = base_xcalloc(n, sizeof(*save->depths)), .n = n };
     for (uint32_t i = 0; i < n; i++) {
         depth_init(&save->depths[i], s, i);
-        save->depths[i].unit = first_unit + (s->mtp_use_repeated_layer ? 0 : i);
+        uint32_t place = s->mtp_use_repeated_layer ? 0 : i;
+        save->depths[i].first_unit = first_unit + place * (uint32_t)s->mtp_depth_layers;
     }
 }
 
@@ -88,12 +89,12 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t 
 {
     sim_ref_t x = project(m, save, hidden, embedded, grad);
     bool again = !m->b->in_forward;
-    sim_tell(m, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, save->unit);
     for (uint32_t i = 0; i < save->n_layers; i++) {
         m->b->layer = (uint16_t)(save->first_layer + i);
+        sim_tell(m, again ? SIM_UNIT_AGAIN : SIM_UNIT_FORWARD, save->first_unit + i);
         x = sim_layer_forward(m, &save->layers[i], x, grad);
+        sim_tell(m, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, save->first_unit + i);
     }
-    sim_tell(m, again ? SIM_UNIT_AGAIN_DONE : SIM_UNIT_FORWARD_DONE, save->unit);
     m->b->module = SIM_MOD_MTP;
     return sim_norm_forward(m, &save->norm, x, "mtp_norm_out", m->d->hidden_bytes, m->d->h, grad);
 }
@@ -165,12 +166,12 @@ static sim_ref_t depth_backward(sim_model_t *m, sim_mtp_depth_t *save, sim_ref_t
         sim_drop(m->b, layer_forward(m, save, save->checkpoint[0], save->checkpoint[1], true));
     m->b->module = SIM_MOD_MTP;
     g = sim_norm_backward(m, &save->norm, g, m->d->hidden_bytes);
-    sim_tell(m, SIM_UNIT_BACKWARD, save->unit);
     for (uint32_t i = save->n_layers; i-- > 0;) {
         m->b->layer = (uint16_t)(save->first_layer + i);
+        sim_tell(m, SIM_UNIT_BACKWARD, save->first_unit + i);
         g = sim_layer_backward(m, &save->layers[i], g);
+        sim_tell(m, SIM_UNIT_BACKWARD_DONE, save->first_unit + i);
     }
-    sim_tell(m, SIM_UNIT_BACKWARD_DONE, save->unit);
     sim_ref_t d_embedded;
     g = project_backward(m, save, g, &d_embedded);
     *embedding_grad_p = sim_embedding_backward(m, &save->embedding, d_embedded);

@@ -19,7 +19,7 @@ typedef struct {
     uint32_t n_layers;
     uint16_t first_layer; /* counted on from the decoder's */
     sim_norm_save_t norm;
-    uint32_t unit; /* of the layers, see sim_unit() */
+    uint32_t first_unit; /* of the layers, see sim_unit() */
 } sim_mtp_depth_t;
 
 typedef struct {

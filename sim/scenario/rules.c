@@ -484,9 +484,6 @@ static void fsdp_is_possible(sim_rule_context_t *c)
     if (s->mtp_num_layers > 0 && s->pipeline_model_parallel_size > 1)
         sim_rule_broken(c, "mtp_num_layers",
                         "is not simulated with use_megatron_fsdp = true and a pipeline");
-    if (s->mtp_use_repeated_layer)
-        sim_rule_broken(c, "mtp_use_repeated_layer",
-                        "is not simulated with use_megatron_fsdp = true");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "use_megatron_fsdp", "adapters are not simulated with it");
 }
@@ -618,8 +615,8 @@ static const sim_rule_t rules[] = {
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention pipeline_model_parallel_size num_query_groups num_attention_heads qk_layernorm attention_output_gate position_embedding_type", "T5 is a dense Transformer on one pipeline stage", sim_rule_t5_is_plain },
     { "model_type recompute_granularity fp8 fp4 scheme fine_grained_activation_offloading cpu_offloading", "T5 is simulated without recompute, FP8, adapters and offloading", sim_rule_t5_is_trained_plainly },
     { "hybrid_layer_pattern model_type multi_latent_attention mtp_num_layers transformer_impl num_experts pipeline_model_parallel_layout virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage", "hybrid_layer_pattern says layers and stages", sim_rule_hybrid_is_possible },
-    { "hybrid_layer_pattern context_parallel_size scheme fine_grained_activation_offloading cpu_offloading", "a hybrid is simulated without context parallelism, adapters and offloading", sim_rule_hybrid_is_trained_plainly },
-    { "hybrid_layer_pattern mamba_num_heads mamba_head_dim mamba_num_groups mamba_state_dim hidden_size tensor_model_parallel_size seq_length micro_batch_size", "heads and groups of Mamba-2 can be split", sim_rule_mamba_can_be_split },
+    { "hybrid_layer_pattern scheme fine_grained_activation_offloading cpu_offloading", "a hybrid is simulated without adapters and offloading", sim_rule_hybrid_is_trained_plainly },
+    { "hybrid_layer_pattern mamba_num_heads mamba_head_dim mamba_num_groups mamba_state_dim hidden_size tensor_model_parallel_size context_parallel_size seq_length micro_batch_size", "heads and groups of Mamba-2 can be split", sim_rule_mamba_can_be_split },
     { "decoder_seq_length model_type max_position_embeddings position_embedding_type", "learned positions cover the decoder", sim_rule_decoder_fits },
     { "overlap_p2p_communication_warmup_flush overlap_p2p_communication", "overlap in warm-up and flush needs overlap_p2p_communication", warmup_flush_overlaps_too },
     { "model_type num_experts mtp_num_layers context_parallel_size multi_latent_attention", "BERT is a dense Transformer", sim_rule_bert_is_dense },
@@ -663,7 +660,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
-    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers mtp_use_repeated_layer pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
+    { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "use_torch_fsdp2 pipeline_model_parallel_size expert_model_parallel_size use_distributed_optimizer gradient_accumulation_fusion untie_embeddings_and_output_weights fp16 optimizer mtp_num_layers scheme fp8_param_gather fp4_param_gather", "FSDP2 goes without pipeline, expert parallelism, distributed optimizer and fused gradients", fsdp2_is_possible },
     { "optimizer_cpu_offload use_precision_aware_optimizer fp8 fp8_param_gather fp8_recipe", "optimizer_cpu_offload needs use_precision_aware_optimizer", offloaded_optimizer_is_possible },
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },

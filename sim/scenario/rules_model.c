@@ -100,9 +100,6 @@ void sim_rule_hybrid_is_trained_plainly(sim_rule_context_t *c)
     const sim_scenario_t *s = c->s;
     if (s->hybrid_layer_pattern == NULL)
         return;
-    if (s->context_parallel_size > 1)
-        sim_rule_broken(c, "hybrid_layer_pattern",
-                        "is not simulated with context_parallel_size > 1");
     if (s->peft_scheme != SIM_PEFT_NONE)
         sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with adapters");
     if (s->fine_grained_activation_offloading || s->cpu_offloading)
@@ -114,7 +111,7 @@ void sim_rule_mamba_can_be_split(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
     uint64_t tp = s->tensor_model_parallel_size, heads = s->mamba_num_heads;
-    uint64_t groups = s->mamba_num_groups;
+    uint64_t groups = s->mamba_num_groups, cp = s->context_parallel_size;
     if (s->hybrid_layer_pattern == NULL)
         return;
     if (heads == 0 || heads % tp != 0)
@@ -126,6 +123,15 @@ void sim_rule_mamba_can_be_split(sim_rule_context_t *c)
     else if (heads % groups != 0)
         sim_rule_broken(c, "mamba_num_groups", U64 " does not divide mamba_num_heads " U64, groups,
                         heads);
+    else if (heads % (tp * cp) != 0) /* ssm/mamba_context_parallel.py */
+        sim_rule_broken(c, "mamba_num_heads",
+                        U64 " is not a multiple of tensor_model_parallel_size times "
+                            "context_parallel_size " U64,
+                        heads, tp * cp);
+    else if (groups / tp % cp != 0 && cp % (groups / tp) != 0)
+        sim_rule_broken(c, "context_parallel_size",
+                        U64 " and the groups of a rank, " U64 ", do not divide each other", cp,
+                        groups / tp);
     /* The widest tensor is the state of every chunk, in 32 bits; bounds of the keys keep the width
      * itself far below 64 bits. */
     uint64_t width = heads * s->mamba_head_dim * s->mamba_state_dim, bytes;
