@@ -39,9 +39,11 @@ static base_status_t read_deadline(uint64_t *deadline_ns_p, base_err_t *err)
     return status;
 }
 
-base_status_t coll_world_create(coll_world_t **world_p, base_err_t *err)
+base_status_t coll_world_create(coll_world_t **world_p, const char *program, base_err_t *err)
 {
     coll_world_t *world = base_xcalloc(1, sizeof(*world));
+    base_err_t unusable;
+    base_status_t status = read_deadline(&world->deadline_ns, &unusable);
     world->n_processes = 1;
     world->ops = &coll_world_self;
     if (coll_world_mpi_wanted()) {
@@ -50,13 +52,18 @@ base_status_t coll_world_create(coll_world_t **world_p, base_err_t *err)
     }
     world->last_parcel_p = &world->first_parcel;
     *world_p = world;
+    base_status_t met = coll_world_meet(world, program, err);
+    if (met != BASE_OK)
+        return met;
     uint32_t n_unjoined = coll_world_n_unjoined();
     if (n_unjoined > 1)
         return base_err_set(err, BASE_ERR_UNSUPPORTED,
                             "%" PRIu32 " processes, but this mbsim was built without MPI: start "
                             "one, or build it with MPI",
                             n_unjoined);
-    return read_deadline(&world->deadline_ns, err);
+    if (status != BASE_OK && err != NULL)
+        *err = unusable;
+    return status;
 }
 
 uint32_t coll_world_process(const coll_world_t *world)
@@ -88,6 +95,7 @@ base_status_t coll_world_set_gpus(coll_world_t *world, uint32_t n_gpus, base_err
                             "%" PRIu32 " MPI processes for a world_size of %" PRIu32
                             " GPUs: start at most %" PRIu32,
                             world->n_processes, n_gpus, n_gpus);
+    world->is_shared = true;
     world->n_gpus = n_gpus;
     world->first_gpu = first_gpu(world, world->process);
     world->n_mine = first_gpu(world, world->process + 1) - world->first_gpu;
@@ -112,6 +120,7 @@ void coll_world_share(const coll_world_t *world, uint32_t *first_gpu_p, uint32_t
 
 void coll_world_counter_open(coll_world_t *world)
 {
+    world->is_shared = true;
     world->ops->counter_open(world);
 }
 
@@ -259,6 +268,12 @@ base_status_t coll_world_gather(coll_world_t *world, const void *data, size_t n,
     return world->ops->gather(world, data, n, blobs_p, err);
 }
 
+void coll_world_collect(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p)
+{
+    *blobs_p = NULL;
+    world->ops->collect(world, data, n, blobs_p);
+}
+
 void coll_blobs_free(coll_blob_t *blobs, uint32_t n)
 {
     for (uint32_t i = 0; blobs != NULL && i < n; i++)
@@ -270,6 +285,9 @@ int coll_world_finish(coll_world_t *world, int code)
 {
     code = world->ops->finish(world, code);
     free_parcels(world);
+    for (uint32_t i = 0; i < world->n_processes; i++)
+        free(world->hosts[i]);
+    free(world->hosts);
     for (uint32_t i = 0; i < world->n_mine; i++)
         free(world->mailboxes[i].messages);
     free(world->mailboxes);

@@ -7,9 +7,12 @@
  * (a singleton's MPI_Init would take a quarter of a second).
  *
  * How a command uses it:
- *   coll_world_create()                     first of all, on every process
- *   coll_world_broadcast()                  process 0 alone reads files; the others get the text,
- * or nothing when reading failed coll_world_set_gpus() coll_world_send(), _take(), _wait()     play
+ *   coll_world_create()       first of all, on every process
+ *   coll_world_broadcast()    process 0 alone reads files; the others get the text, or nothing
+ *                             when reading failed
+ *   coll_world_compare()      that all have understood the same
+ *   coll_world_set_gpus()
+ *   coll_world_send(), coll_world_take(), coll_world_wait()
  *   coll_world_gather()
  *   return coll_world_finish(world, code)   whatever happened before
  * Started by mpirun, a process must come to coll_world_finish() or coll_world_abort() even for a
@@ -18,7 +21,9 @@
  * Nobody waits for ever. A process alone knows at once that a message cannot come. Several
  * processes tell process 0 after the deadline (60 s, or MBSIM_WATCHDOG_SECONDS) without any
  * arrival; when all of them wait and no message is under way, everybody's wait ends with
- * BASE_ERR_TIMEOUT, and process 0 has the text that says who waits for whom. */
+ * BASE_ERR_TIMEOUT, and process 0 has the text that says who waits for whom. After ten deadlines
+ * without a sign from anybody process 0 names the processes and hosts that it waits for, and ends
+ * the job; after thirty the others do so. MPI's own start and end are bounded by ten. */
 #ifndef COLLECTIVES_WORLD_H
 #define COLLECTIVES_WORLD_H
 
@@ -48,13 +53,26 @@ typedef struct {
     uint64_t time_ns;    /* virtual time at the sender; of RELEASE the latest of the group */
 } coll_message_t;
 
-/* Joins the MPI job when mpirun or srun started this process, else a world of one. BASE_ERR_INVAL
- * for an unusable MBSIM_WATCHDOG_SECONDS (the world exists all the same, with the default deadline:
- * call coll_world_finish()). */
-base_status_t coll_world_create(coll_world_t **world_p, base_err_t *err);
+/* Joins the MPI job when mpirun or srun started this process, else a world of one. `program` says
+ * what this process runs ("mbsim 0.1.0, build 3f2a"). BASE_ERR_INVAL, and the world exists all the
+ * same (call coll_world_finish()): for an unusable MBSIM_WATCHDOG_SECONDS, or, on every process
+ * alike, when not all processes run the same program. */
+base_status_t coll_world_create(coll_world_t **world_p, const char *program, base_err_t *err);
 
 uint32_t coll_world_process(const coll_world_t *world);
 uint32_t coll_world_n_processes(const coll_world_t *world);
+
+/* The host that a process (< n_processes) runs on, by name. */
+const char *coll_world_host(const coll_world_t *world, uint32_t process);
+
+/* Of a process: its place, from 0, among the *n_p processes of its host. */
+uint32_t coll_world_place_on_host(const coll_world_t *world, uint32_t process, uint32_t *n_p);
+
+/* Everybody together: is `text` that of process 0 on every process? Else BASE_ERR_INVAL, on every
+ * process alike, with "process 2 on node1 WHAT ..., process 0 on node0 ...", cut to where the texts
+ * part. */
+base_status_t coll_world_compare(coll_world_t *world, const char *what, const char *text,
+                                 base_err_t *err);
 
 /* Process 0's `*data_p` (n bytes, may be NULL) reaches everybody: the others get a copy with a NUL
  * after it, to be freed by them, or NULL. */
@@ -92,6 +110,10 @@ typedef struct {
  * BASE_ERR_TIMEOUT as for coll_world_wait(), on process 0 only. */
 base_status_t coll_world_gather(coll_world_t *world, const void *data, size_t n,
                                 coll_blob_t **blobs_p, base_err_t *err);
+
+/* The same before the GPUs play, any number of times, each time followed by
+ * coll_world_broadcast(). Never fails: who does not come is named and the job ended. */
+void coll_world_collect(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p);
 void coll_blobs_free(coll_blob_t *blobs, uint32_t n);
 
 /* ---- work that is shared out piece by piece, instead of GPUs ---- */

@@ -16,10 +16,12 @@
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +32,9 @@ enum { TAG_MESSAGE = 1, TAG_REPORT, TAG_VERDICT, TAG_BLOB, TAG_PARCEL, TAG_CODE,
 enum { SILENT_DEADLINES = 10, ORPHAN_DEADLINES = 30 };
 
 typedef enum { PLAYING, STALLED, DONE } phase_t;
+
+/* What process 0 waits for. */
+typedef enum { AWAIT_PLAY, AWAIT_BLOBS, AWAIT_BYES } await_t;
 
 enum { REPORT_WAITS = 4 };
 typedef struct {
@@ -52,8 +57,10 @@ typedef struct {
     report_t mine;
     MPI_Win counter_window; /* MPI_WIN_NULL until it is opened */
     /* Process 0 only. */
+    await_t await;
     report_t *reports;
     coll_blob_t *blobs;
+    bool *has_left; /* said goodbye */
     uint32_t n_blobs, n_byes;
 } mpi_state_t;
 
@@ -91,17 +98,58 @@ uint32_t coll_world_n_unjoined(void)
     return 0;
 }
 
+/* MPI_Init and MPI_Finalize wait for every process without end: a timer ends the job when one of
+ * them never comes. Process 0 speaks, if it can; the others leave it time to. */
+static char bound_text[200];
+
+static void on_bound(int number)
+{
+    (void)number;
+    if (write(STDERR_FILENO, bound_text, strlen(bound_text)) < 0)
+        _exit(2);
+    _exit(1);
+}
+
+static void set_timer(uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    struct itimerval timer = { .it_value = { .tv_sec = (time_t)(us / 1000000),
+                                             .tv_usec = (suseconds_t)(us % 1000000) } };
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void bound_begin(const char *what, uint32_t process, uint64_t limit_ns)
+{
+    bound_text[0] = '\0';
+    if (process <= 1)
+        snprintf(bound_text, sizeof(bound_text),
+                 "mbsim: %s: for %.3g s a process has not come: it is stopped, or its host or "
+                 "network is lost\n",
+                 what, (double)limit_ns / 1e9);
+    signal(SIGALRM, on_bound);
+    set_timer(limit_ns + (process < 2 ? process : 2) * (limit_ns / 4));
+}
+
+static void bound_end(void)
+{
+    set_timer(0);
+    signal(SIGALRM, SIG_DFL);
+}
+
 /* Open MPI's processes wait for each other in MPI_Init by sleeping for moments. With more of them
  * than cores that alone keeps the cores busy; a wide timer slack makes the moments coarser.
  * Measured with 64 processes on 2 cores: 2.9 s without, 2.4 s with. */
-static void init_mpi(void)
+static void init_mpi(uint64_t limit_ns)
 {
     enum { SLACK_NS = 10000000 };
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     bool crowded = text != NULL && atol(text) > sysconf(_SC_NPROCESSORS_ONLN);
     if (crowded)
         prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS, 0, 0, 0);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    bound_begin("MPI does not start", rank != NULL ? (uint32_t)atol(rank) : 0, limit_ns);
     MPI_Init(NULL, NULL);
+    bound_end();
     if (crowded)
         prctl(PR_SET_TIMERSLACK, 0UL, 0, 0, 0); /* back to the default */
 }
@@ -109,7 +157,7 @@ static void init_mpi(void)
 void coll_world_mpi_start(coll_world_t *world)
 {
     int rank, size;
-    init_mpi();
+    init_mpi(SILENT_DEADLINES * world->deadline_ns);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     world->process = (uint32_t)rank;
@@ -120,6 +168,7 @@ void coll_world_mpi_start(coll_world_t *world)
     if (rank == 0) {
         state->reports = base_xcalloc(world->n_processes, sizeof(state->reports[0]));
         state->blobs = base_xcalloc(world->n_processes, sizeof(state->blobs[0]));
+        state->has_left = base_xcalloc(world->n_processes, sizeof(state->has_left[0]));
     }
 }
 
@@ -216,6 +265,7 @@ static void receive(coll_world_t *world, const MPI_Status *status)
         state->have_code = true;
         break;
     case TAG_BYE:
+        state->has_left[status->MPI_SOURCE] = true;
         state->n_byes++;
         break;
     }
@@ -234,15 +284,84 @@ static void mpi_poll(coll_world_t *world)
     }
 }
 
-static void wait_request(MPI_Request *request)
+/* ---- patience ---- */
+
+static bool is_silent(const mpi_state_t *state, uint32_t process)
 {
-    unsigned n_pauses = 0;
+    switch (state->await) {
+    case AWAIT_BLOBS:
+        return state->blobs[process].data == NULL;
+    case AWAIT_BYES:
+        return !state->has_left[process];
+    case AWAIT_PLAY:
+        break;
+    }
+    return state->reports[process].phase == PLAYING;
+}
+
+/* A process that neither works nor reports cannot be ended in agreement. */
+static _Noreturn void give_up(coll_world_t *world, uint64_t silent_ns)
+{
+    const mpi_state_t *state = world->state;
+    char text[1024] = "process 0 on ";
+    if (world->process == 0) {
+        bool *is_listed = base_xcalloc(world->n_processes, sizeof(*is_listed));
+        for (uint32_t i = 1; i < world->n_processes; i++)
+            is_listed[i] = is_silent(state, i);
+        text[0] = '\0';
+        coll_list_processes(world, is_listed, text, sizeof(text));
+    } else {
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s",
+                 world->hosts != NULL ? world->hosts[0] : "its host");
+    }
+    fprintf(stderr,
+            "mbsim: process %" PRIu32 ": no sign of life for %.3g s from %s: stopped, or the host "
+            "or the network is lost\n",
+            world->process, (double)silent_ns / 1e9, text);
+    mpi_abort(world, 1);
+}
+
+/* One wait of this process, as the watchdog sees it. */
+typedef struct {
+    uint64_t since_ns, sign_ns; /* last arrival, last sign of anybody */
+    uint64_t n_arrivals, n_signs;
+    unsigned n_pauses;
+} patience_t;
+
+static patience_t patience_begin(const mpi_state_t *state)
+{
+    uint64_t now = now_ns();
+    return (patience_t){
+        .since_ns = now, .sign_ns = now, .n_arrivals = state->n_arrivals, .n_signs = state->n_signs
+    };
+}
+
+/* Pause; the end of the job when there was no sign of anybody for too long. Of those who miss
+ * process 0 the lower ones speak first, and then the others are gone. */
+static void endure(coll_world_t *world, patience_t *p)
+{
+    const mpi_state_t *state = world->state;
+    uint64_t now = now_ns(), limit = SILENT_DEADLINES * world->deadline_ns;
+    if (world->process != 0)
+        limit = ORPHAN_DEADLINES * world->deadline_ns + (world->process - 1) * world->deadline_ns;
+    if (state->n_signs != p->n_signs) {
+        p->n_signs = state->n_signs;
+        p->sign_ns = now;
+    }
+    if (now - p->sign_ns > limit)
+        give_up(world, now - p->sign_ns);
+    pause_poll(&p->n_pauses);
+}
+
+static void wait_request(coll_world_t *world, MPI_Request *request)
+{
+    patience_t patience = patience_begin(world->state);
     for (;;) {
         int complete;
         MPI_Test(request, &complete, MPI_STATUS_IGNORE);
         if (complete)
             return;
-        pause_poll(&n_pauses);
+        endure(world, &patience);
     }
 }
 
@@ -253,7 +372,7 @@ static void mpi_broadcast(coll_world_t *world, char **data_p, size_t *n_p)
     bool root = world->process == 0;
     uint64_t n = root && *data_p != NULL ? *n_p : UINT64_MAX;
     MPI_Ibcast(&n, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &request);
-    wait_request(&request);
+    wait_request(world, &request);
     if (n == UINT64_MAX) {
         if (!root)
             *data_p = NULL;
@@ -266,7 +385,7 @@ static void mpi_broadcast(coll_world_t *world, char **data_p, size_t *n_p)
     for (uint64_t at = 0; at < n; at += PIECE) {
         int length = (int)(n - at < PIECE ? n - at : PIECE);
         MPI_Ibcast(*data_p + at, length, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
-        wait_request(&request);
+        wait_request(world, &request);
     }
 }
 
@@ -287,7 +406,7 @@ static void mpi_counter_open(coll_world_t *world)
     }
     MPI_Request request;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    wait_request(&request);
+    wait_request(world, &request);
 }
 
 static uint64_t mpi_counter_next(coll_world_t *world)
@@ -372,36 +491,6 @@ static base_status_t pronounce(coll_world_t *world, base_err_t *err)
     return base_err_set(err, BASE_ERR_TIMEOUT, "%s", text);
 }
 
-/* A process that neither works nor reports cannot be ended in agreement. */
-static _Noreturn void give_up(coll_world_t *world)
-{
-    const mpi_state_t *state = world->state;
-    if (world->process != 0) {
-        fprintf(stderr, "mbsim: process %" PRIu32 ": no answer from process 0\n", world->process);
-        mpi_abort(world, 1);
-    }
-    for (uint32_t i = 1; i < world->n_processes; i++) {
-        if (state->reports[i].phase == PLAYING)
-            fprintf(stderr, "mbsim: process %" PRIu32 " gives no sign of life\n", i);
-    }
-    mpi_abort(world, 1);
-}
-
-/* One wait of this process, as the watchdog sees it. */
-typedef struct {
-    uint64_t since_ns, sign_ns; /* last arrival, last sign of anybody */
-    uint64_t n_arrivals, n_signs;
-    unsigned n_pauses;
-} patience_t;
-
-static patience_t patience_begin(const mpi_state_t *state)
-{
-    uint64_t now = now_ns();
-    return (patience_t){
-        .since_ns = now, .sign_ns = now, .n_arrivals = state->n_arrivals, .n_signs = state->n_signs
-    };
-}
-
 /* After a poll: keep the times, change between playing and stalled, pause. BASE_ERR_TIMEOUT when
  * the wait is over. `waits` is NULL for a process that is done. */
 static base_status_t patience_step(coll_world_t *world, patience_t *p, const coll_message_t *waits,
@@ -411,10 +500,6 @@ static base_status_t patience_step(coll_world_t *world, patience_t *p, const col
     uint64_t now = now_ns(), deadline = world->deadline_ns;
     if (state->verdict)
         return base_err_set(err, BASE_ERR_TIMEOUT, "deadlock: ended by process 0");
-    if (state->n_signs != p->n_signs) {
-        p->n_signs = state->n_signs;
-        p->sign_ns = now;
-    }
     if (state->n_arrivals != p->n_arrivals) {
         p->n_arrivals = state->n_arrivals;
         p->since_ns = now;
@@ -428,10 +513,7 @@ static base_status_t patience_step(coll_world_t *world, patience_t *p, const col
     }
     if (world->process == 0 && is_deadlock(world))
         return pronounce(world, err);
-    uint64_t limit = world->process == 0 ? SILENT_DEADLINES : ORPHAN_DEADLINES;
-    if (now - p->sign_ns > limit * deadline)
-        give_up(world);
-    pause_poll(&p->n_pauses);
+    endure(world, p);
     return BASE_OK;
 }
 
@@ -457,7 +539,65 @@ static base_status_t mpi_wait(coll_world_t *world, const coll_message_t *expecte
     }
 }
 
+/* ---- hosts ---- */
+
+/* What process 0 says when the launcher ends it: a launcher that has lost a host names the host
+ * only. */
+static char ended_text[2048];
+
+static void on_ended(int number)
+{
+    if (write(STDERR_FILENO, ended_text, strlen(ended_text)) < 0)
+        _exit(1);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void mpi_met(coll_world_t *world)
+{
+    if (world->process != 0)
+        return;
+    bool *is_listed = base_xcalloc(world->n_processes, sizeof(*is_listed)), is_several = false;
+    for (uint32_t i = 0; i < world->n_processes; i++) {
+        is_listed[i] = true;
+        is_several |= strcmp(world->hosts[i], world->hosts[0]) != 0;
+    }
+    if (is_several) {
+        char text[sizeof(ended_text) - 64] = "";
+        coll_list_processes(world, is_listed, text, sizeof(text));
+        snprintf(ended_text, sizeof(ended_text), "mbsim: ended by the launcher; there were %s\n",
+                 text);
+        signal(SIGTERM, on_ended);
+    }
+    free(is_listed);
+}
+
 /* ---- end ---- */
+
+/* Process 0: hand over the blobs that are complete, and be ready for others. */
+static void take_blobs(coll_world_t *world, coll_blob_t **blobs_p)
+{
+    mpi_state_t *state = world->state;
+    *blobs_p = state->blobs;
+    state->blobs = base_xcalloc(world->n_processes, sizeof(state->blobs[0]));
+    state->n_blobs = 0;
+    state->await = AWAIT_PLAY;
+}
+
+static void mpi_collect(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p)
+{
+    mpi_state_t *state = world->state;
+    if (world->process != 0) {
+        post(world, 0, TAG_BLOB, data, n);
+        return;
+    }
+    state->await = AWAIT_BLOBS;
+    state->blobs[0] = (coll_blob_t){ .data = coll_copy(data, n), .n = n };
+    patience_t patience = patience_begin(state);
+    while (mpi_poll(world), state->n_blobs < world->n_processes - 1)
+        endure(world, &patience);
+    take_blobs(world, blobs_p);
+}
 
 static base_status_t mpi_gather(coll_world_t *world, const void *data, size_t n,
                                 coll_blob_t **blobs_p, base_err_t *err)
@@ -468,18 +608,15 @@ static base_status_t mpi_gather(coll_world_t *world, const void *data, size_t n,
         post(world, 0, TAG_BLOB, data, n);
         return BASE_OK;
     }
+    state->await = AWAIT_BLOBS;
     state->blobs[0] = (coll_blob_t){ .data = coll_copy(data, n), .n = n };
     patience_t patience = patience_begin(state);
-    for (;;) {
-        mpi_poll(world);
-        if (state->n_blobs == world->n_processes - 1)
-            break;
+    while (mpi_poll(world), state->n_blobs < world->n_processes - 1) {
         base_status_t status = patience_step(world, &patience, NULL, 0, err);
         if (status != BASE_OK)
             return status;
     }
-    *blobs_p = state->blobs;
-    state->blobs = NULL;
+    take_blobs(world, blobs_p);
     return BASE_OK;
 }
 
@@ -488,30 +625,33 @@ static base_status_t mpi_gather(coll_world_t *world, const void *data, size_t n,
 static void finish_root(coll_world_t *world, int code)
 {
     mpi_state_t *state = world->state;
-    unsigned n_pauses = 0;
     for (uint32_t i = 1; i < world->n_processes; i++)
         post(world, (int)i, TAG_CODE, &code, sizeof(code));
-    while (state->n_byes < world->n_processes - 1) {
-        mpi_poll(world);
-        pause_poll(&n_pauses);
-    }
+    state->await = AWAIT_BYES;
+    patience_t patience = patience_begin(state);
+    while (mpi_poll(world), state->n_byes < world->n_processes - 1)
+        endure(world, &patience);
     state->code = code;
 }
 
+/* Where all work together process 0 is soon through, too; where it works alone it may take any
+ * time. */
 static void finish_other(coll_world_t *world)
 {
     mpi_state_t *state = world->state;
-    unsigned n_pauses = 0;
     uint64_t n_received = state->n_received;
+    patience_t patience = patience_begin(state);
     if (state->mine.phase != DONE)
         report(world, DONE, NULL, 0);
-    while (!state->have_code) {
-        mpi_poll(world);
+    while (mpi_poll(world), !state->have_code) {
         if (state->n_received != n_received) {
             n_received = state->n_received;
             report(world, DONE, NULL, 0);
         }
-        pause_poll(&n_pauses);
+        if (world->is_shared)
+            endure(world, &patience);
+        else
+            pause_poll(&patience.n_pauses);
     }
     post(world, 0, TAG_BYE, "", 0);
 }
@@ -519,21 +659,24 @@ static void finish_other(coll_world_t *world)
 static int mpi_finish(coll_world_t *world, int code)
 {
     mpi_state_t *state = world->state;
-    unsigned n_pauses = 0;
     if (world->process == 0)
         finish_root(world, code);
     else
         finish_other(world);
+    bound_begin("MPI does not end", world->process, SILENT_DEADLINES * world->deadline_ns);
+    unsigned n_pauses = 0;
     while (reap_sends(state), state->n_sends > 0)
         pause_poll(&n_pauses);
     code = state->code;
     coll_blobs_free(state->blobs, world->n_processes);
+    free(state->has_left);
     free(state->reports);
     free(state->requests);
     free(state->buffers);
     counter_close(state);
     free(state);
     MPI_Finalize();
+    bound_end();
     return code;
 }
 
@@ -544,6 +687,8 @@ const coll_world_ops_t coll_world_mpi = {
     .poll = mpi_poll,
     .wait = mpi_wait,
     .gather = mpi_gather,
+    .collect = mpi_collect,
+    .met = mpi_met,
     .counter_open = mpi_counter_open,
     .counter_next = mpi_counter_next,
     .post = mpi_post,

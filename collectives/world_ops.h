@@ -18,6 +18,9 @@ typedef struct {
                           base_err_t *err);
     base_status_t (*gather)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p,
                             base_err_t *err);
+    void (*collect)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p);
+    /* The hosts are known. */
+    void (*met)(coll_world_t *world);
     void (*counter_open)(coll_world_t *world);
     uint64_t (*counter_next)(coll_world_t *world);
     /* To process 0 from another one. */
@@ -41,7 +44,9 @@ typedef struct {
 struct coll_world {
     const coll_world_ops_t *ops;
     uint32_t process, n_processes;
+    char **hosts; /* by process; owned */
     uint64_t deadline_ns;
+    bool is_shared; /* all work together, not process 0 alone */
     uint32_t n_gpus, first_gpu, n_mine;
     coll_mailbox_t *mailboxes;                    /* by gpu - first_gpu */
     coll_parcel_t *first_parcel, **last_parcel_p; /* process 0: arrived and not fetched */
@@ -54,11 +59,18 @@ extern const coll_world_ops_t coll_world_mpi;
 
 /* Was this process started as part of an MPI job? Looks at the environment only. */
 bool coll_world_mpi_wanted(void);
-/* MPI_Init; fills process and n_processes. */
+/* MPI_Init, within bounds by world->deadline_ns; fills process and n_processes. */
 void coll_world_mpi_start(coll_world_t *world);
 
 /* Processes that were started together and cannot join, as this build has no MPI; 0 = none. */
 uint32_t coll_world_n_unjoined(void);
+
+/* Everybody together, once: learn the hosts, and see that all run the same program. */
+base_status_t coll_world_meet(coll_world_t *world, const char *program, base_err_t *err);
+
+/* Append to `text` (room for `size` bytes) "process 6 on node3, process 7 on node3", as many of
+ * those with is_listed[process] as fit, then how many more. */
+void coll_list_processes(const coll_world_t *world, const bool *is_listed, char *text, size_t size);
 
 /* Put a message into the mailbox of its GPU, which is played here. */
 void coll_world_deliver(coll_world_t *world, const coll_message_t *message);

@@ -37,14 +37,24 @@ static base_status_t self_wait(coll_world_t *world, const coll_message_t *expect
     return base_err_set(err, BASE_ERR_TIMEOUT, "%s", text);
 }
 
+static void self_collect(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p)
+{
+    (void)world;
+    *blobs_p = base_xcalloc(1, sizeof(**blobs_p));
+    (*blobs_p)[0] = (coll_blob_t){ .data = coll_copy(data, n), .n = n };
+}
+
 static base_status_t self_gather(coll_world_t *world, const void *data, size_t n,
                                  coll_blob_t **blobs_p, base_err_t *err)
 {
-    (void)world;
     (void)err;
-    *blobs_p = base_xcalloc(1, sizeof(**blobs_p));
-    (*blobs_p)[0] = (coll_blob_t){ .data = coll_copy(data, n), .n = n };
+    self_collect(world, data, n, blobs_p);
     return BASE_OK;
+}
+
+static void self_met(coll_world_t *world)
+{
+    (void)world;
 }
 
 static void self_counter_open(coll_world_t *world)
@@ -82,6 +92,8 @@ const coll_world_ops_t coll_world_self = {
     .poll = self_poll,
     .wait = self_wait,
     .gather = self_gather,
+    .collect = self_collect,
+    .met = self_met,
     .counter_open = self_counter_open,
     .counter_next = self_counter_next,
     .post = self_post,

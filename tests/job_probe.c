@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     base_err_t err;
     const char *mode = argc > 1 ? argv[1] : "";
     int code = 2;
-    if (coll_world_create(&world, &err) != BASE_OK)
+    if (coll_world_create(&world, "job_probe", &err) != BASE_OK)
         fprintf(stderr, "job_probe: %s\n", err.text);
     else if (strcmp(mode, "same") == 0)
         code = play(world, NULL);

@@ -45,5 +45,34 @@ ended() {
 fault KILL
 ended "killed" 'signal 9'
 fault STOP
-ended "stopped" 'process [0-9]+ gives no sign of life|waits? for'
+ended "stopped" 'no sign of life for [0-9.]+ s from process [0-9]+ on|waits? for'
+
+# one_message TEXT CODE PATTERN COMMAND...: expect, and mbsim itself says one thing only.
+one_message() {
+  om_text=$1
+  expect "$@"
+  om_n=$(printf '%s\n' "$expect_out" | grep -c '^mbsim: ')
+  check "$om_text: in one message" test "$om_n" -eq 1
+}
+
+# Processes that are not alike: one has other arguments, one is another build, and one does not know
+# a word that the others know.
+small=$TOP_SRCDIR/scenarios/llama3-8b-8gpu.ini
+one_message "other arguments" 2 \
+  'process 2 on [^ ]+ was given the arguments .*gradients=1, process 0 on [^ ]+ .*' \
+  mpirun -np 2 "$MBSIM" "$small" : -np 1 "$MBSIM" "$small" --set ddp.gradients=1
+if objcopy --dump-section .note.gnu.build-id="$work/note" "$MBSIM" "$work/copy" 2>"$work/log"; then
+  # The name "GNU" and its head take the first 16 bytes.
+  { head -c 16 "$work/note"; printf other; tail -c +22 "$work/note"; } >"$work/other"
+  objcopy --update-section .note.gnu.build-id="$work/other" "$MBSIM" "$work/variant"
+  one_message "another build" 2 \
+    'process 3 on [^ ]+ runs .*6f74686572[0-9a-f]*, process 0 on [^ ]+ .*; 1 more differ from it' \
+    mpirun -np 3 "$MBSIM" "$small" : -np 2 "$work/variant" "$small"
+else
+  skip "another build" "$(cat "$work/log")"
+fi
+LC_ALL=C sed 's/tp-cp-ep-dp-pp/tp-cp-ep-pp-dp/g' "$MBSIM" >"$work/variant"
+one_message "a scenario that is not understood alike" 1 \
+  'process 1 on [^ ]+ understands the scenario not at all, process 0 on [^ ]+ as [0-9a-f]{16}' \
+  mpirun -np 1 "$MBSIM" "$small" : -np 1 "$work/variant" "$small"
 done_testing

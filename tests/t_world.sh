@@ -38,7 +38,8 @@ expect "the same with several GPUs a process" 1 'GPU 1 waits for GPU 0: .* micro
   timeout 20 mpirun -np 2 "$probe" missing 9
 expect "a process that is only slow is waited for" 0 '^late: 4 GPUs heard everything$' \
   mpirun -np 4 "$probe" late 4
-expect "a process without a sign of life ends everybody" 1 'process 2 gives no sign of life' \
+expect "a process without a sign of life ends everybody" 1 \
+  "no sign of life for 1[0-9.]* s from process 2 on $(hostname)" \
   env MBSIM_WATCHDOG_SECONDS=0.1 timeout 20 mpirun -np 3 "$probe" absent 3
 unset MBSIM_WATCHDOG_SECONDS
 

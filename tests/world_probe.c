@@ -210,7 +210,7 @@ int main(int argc, char **argv)
 {
     coll_world_t *world;
     base_err_t err;
-    base_status_t status = coll_world_create(&world, &err);
+    base_status_t status = coll_world_create(&world, "world_probe", &err);
     bool root = coll_world_process(world) == 0;
     mode = argc > 1 ? argv[1] : "ring";
     n_gpus = argc > 2 ? (uint32_t)atoi(argv[2]) : 4;

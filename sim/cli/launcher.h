@@ -6,9 +6,9 @@
 #include "collectives/world.h"
 
 /* Join, mute standard output on all but process 0, and make running out of host memory end every
- * process. False, with the reason printed, when that cannot be; call sim_launcher_leave() anyway.
- */
-bool sim_launcher_join(void);
+ * process. False, with the reason printed, when that cannot be, or when not all processes are the
+ * same mbsim with the same arguments; call sim_launcher_leave() anyway. */
+bool sim_launcher_join(int argc, char **argv);
 
 /* The world of this run; a world of one without a launcher. */
 coll_world_t *sim_launcher_world(void);

@@ -3,10 +3,12 @@
 
 #include "sim/cli/load.h"
 
+#include "sim/base/digest.h"
 #include "sim/base/infile.h"
 #include "sim/base/log.h"
 #include "sim/cli/launcher.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +69,23 @@ int sim_cli_read(const char *path, const sim_options_t *options, sim_scenario_t 
     return load_here(path, options, false, scenario_p);
 }
 
+/* Does this process understand what process 0 has sent as process 0 does? Everybody together. */
+static int agree(const sim_scenario_t *scenario, bool is_understood)
+{
+    char digest[32] = "not at all";
+    base_err_t err;
+    if (is_understood) {
+        char *text = sim_scenario_text(scenario);
+        snprintf(digest, sizeof(digest), "as %016" PRIx64, base_digest(text, strlen(text)));
+        free(text);
+    }
+    if (coll_world_compare(sim_launcher_world(), "understands the scenario", digest, &err) ==
+        BASE_OK)
+        return 0;
+    base_log(BASE_LOG_ERROR, "%s: do they run the same mbsim?", err.text);
+    return 1;
+}
+
 int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
                             sim_scenario_t *scenario_p)
 {
@@ -81,16 +100,18 @@ int sim_cli_load_everywhere(const char *path, const sim_options_t *options,
         length = text != NULL ? strlen(text) : 0;
     }
     coll_world_broadcast(world, &text, &length);
+    if (text == NULL)
+        return 2;
+    bool is_understood = code == 0;
     if (coll_world_process(world) != 0) {
         base_diag_t diag;
         base_diag_init(&diag);
-        bool ok = text != NULL && sim_scenario_read(scenario_p, path, text, length, &diag) &&
-                  sim_scenario_resolve(scenario_p, &diag);
-        code = ok ? 0 : 2;
+        is_understood = sim_scenario_read(scenario_p, path, text, length, &diag) &&
+                        sim_scenario_resolve(scenario_p, &diag);
         base_diag_fini(&diag);
     }
     free(text);
-    return code;
+    return agree(scenario_p, is_understood);
 }
 
 void sim_cli_warn_sweep(const sim_scenario_t *scenario, const char *command)

@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 {
     /* A file-size limit is then an error of write(), which leaves no half-written file behind. */
     signal(SIGXFSZ, SIG_IGN);
-    int code = sim_launcher_join() ? dispatch(argc, argv) : 2;
+    int code = sim_launcher_join(argc, argv) ? dispatch(argc, argv) : 2;
     /* With code 1 it has been said why, by the writer of the same stream perhaps. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code != 1) {
         base_log(BASE_LOG_ERROR, "standard output: cannot be written: %s", strerror(errno));
