@@ -598,6 +598,22 @@ base_status_t sim_alloc_create(sim_device_t *device, const char *conf, sim_alloc
     return BASE_OK;
 }
 
+/* The mapped pages of a reservation, of which `id` is the first block. */
+static void unmap_all(sim_alloc_t *a, uint32_t id)
+{
+    const segment_t *s = &a->segments[a->blocks[id].segment];
+    while (id != NONE) {
+        uint64_t addr = a->blocks[id].addr, mapped = 0;
+        for (; id != NONE && a->blocks[id].is_mapped; id = a->blocks[id].next)
+            mapped += a->blocks[id].size;
+        if (mapped > 0)
+            sim_device_unmap(a->device, addr, s->page_bytes, mapped / s->page_bytes);
+        else
+            id = a->blocks[id].next;
+    }
+    sim_device_unreserve(a->device, s->addr, s->bytes);
+}
+
 /* Everything from cudaMalloc goes back by its first block, everything mapped page by page. */
 static void give_back(sim_alloc_t *a)
 {
@@ -605,16 +621,14 @@ static void give_back(sim_alloc_t *a)
         const block_t *head = &a->blocks[i];
         if (!head->is_used || head->prev != NONE)
             continue;
-        uint64_t mapped = 0;
-        for (uint32_t id = i; id != NONE; id = a->blocks[id].next)
-            mapped += a->blocks[id].is_mapped ? a->blocks[id].size : 0;
-        if (head->segment == NONE) {
-            sim_device_free(a->device, head->addr, mapped);
+        if (head->segment != NONE) {
+            unmap_all(a, i);
             continue;
         }
-        const segment_t *s = &a->segments[head->segment];
-        sim_device_unmap(a->device, s->addr, s->page_bytes, mapped / s->page_bytes);
-        sim_device_unreserve(a->device, s->addr, s->bytes);
+        uint64_t bytes = 0;
+        for (uint32_t id = i; id != NONE; id = a->blocks[id].next)
+            bytes += a->blocks[id].size;
+        sim_device_free(a->device, head->addr, bytes);
     }
 }
 

@@ -119,6 +119,11 @@ void sim_device_unmap(sim_device_t *device, uint64_t addr, uint64_t page_bytes, 
     device->calls.n_page_release += n_pages;
 }
 
+void sim_device_fill(sim_device_t *device, uint64_t addr, uint64_t bytes, uint64_t stream)
+{
+    device->ops->fill(device, addr, bytes, stream);
+}
+
 bool sim_device_take(sim_device_t *device, uint64_t bytes)
 {
     if (!fits(device, bytes))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The memory of one GPU, below the caching allocator. One op table (device_ops.h), several
- * backends; `synthetic` is an address-space model with a capacity and no memory behind it. */
+ * backends; `synthetic` is an address-space model with a capacity and no memory behind it. Those
+ * that have memory are in store.h. */
 #ifndef SIM_MEMORY_DEVICE_H
 #define SIM_MEMORY_DEVICE_H
 
@@ -67,6 +68,10 @@ void sim_device_unreserve(sim_device_t *device, uint64_t addr, uint64_t bytes);
  * inside a reserved range. False = out of memory: the pages made so far are given back. */
 bool sim_device_map(sim_device_t *device, uint64_t addr, uint64_t page_bytes, uint64_t n_pages);
 void sim_device_unmap(sim_device_t *device, uint64_t addr, uint64_t page_bytes, uint64_t n_pages);
+
+/* Write to all bytes of a buffer, inside a segment or mapped pages, on a stream (the allocator's
+ * handle). The synthetic device has nothing to write to. */
+void sim_device_fill(sim_device_t *device, uint64_t addr, uint64_t bytes, uint64_t stream);
 
 /* Take memory outside the allocator (context, communicators): counts against usable bytes.
  * False = out of memory, nothing changed. */

@@ -16,6 +16,7 @@ typedef struct {
     void (*unreserve)(sim_device_t *device, uint64_t addr, uint64_t bytes);
     bool (*map)(sim_device_t *device, uint64_t addr, uint64_t page_bytes, uint64_t n_pages);
     void (*unmap)(sim_device_t *device, uint64_t addr, uint64_t page_bytes, uint64_t n_pages);
+    void (*fill)(sim_device_t *device, uint64_t addr, uint64_t bytes, uint64_t stream);
 } sim_device_ops_t;
 
 /* First member of every backend's struct. */

@@ -117,6 +117,11 @@ static void unmap(sim_device_t *device, uint64_t addr, uint64_t page_bytes, uint
     (void)device, (void)addr, (void)page_bytes, (void)n_pages;
 }
 
+static void fill(sim_device_t *device, uint64_t addr, uint64_t bytes, uint64_t stream)
+{
+    (void)device, (void)addr, (void)bytes, (void)stream;
+}
+
 static void destroy(sim_device_t *device)
 {
     synthetic_t *d = (synthetic_t *)device;
@@ -133,6 +138,7 @@ static const sim_device_ops_t ops = {
     .unreserve = give,
     .map = map,
     .unmap = unmap,
+    .fill = fill,
 };
 
 sim_device_t *sim_device_create_synthetic(const sim_device_config_t *config)

@@ -91,6 +91,12 @@ static void numbering_unmap(sim_device_t *device, uint64_t addr, uint64_t page_b
     d->inner->ops->unmap(d->inner, addr, page_bytes, n);
 }
 
+static void numbering_fill(sim_device_t *device, uint64_t addr, uint64_t bytes, uint64_t stream)
+{
+    numbering_t *d = (numbering_t *)device;
+    d->inner->ops->fill(d->inner, addr, bytes, stream);
+}
+
 static void numbering_destroy(sim_device_t *device)
 {
     numbering_t *d = (numbering_t *)device;
@@ -108,6 +114,7 @@ static const sim_device_ops_t numbering_ops = {
     .unreserve = numbering_give,
     .map = numbering_map,
     .unmap = numbering_unmap,
+    .fill = numbering_fill,
 };
 
 static numbering_t *numbering_create(const sim_device_config_t *config)

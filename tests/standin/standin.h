@@ -52,6 +52,11 @@ typedef struct {
     bool is_accessible; /* mapping */
 } standin_thing_t;
 
+/* For a test that has loaded the library: calls so far that can fail, what is alive, misuses. */
+uint64_t standin_n_calls(void);
+uint64_t standin_n_alive(void);
+uint64_t standin_n_misuses(void);
+
 /* To be called first by every function that can fail: the error it has to return, or 0. */
 int standin_enter(const char *call);
 

@@ -114,6 +114,21 @@ __attribute__((destructor)) static void end(void)
         _exit(STRICT_EXIT);
 }
 
+uint64_t standin_n_calls(void)
+{
+    return n_calls;
+}
+
+uint64_t standin_n_alive(void)
+{
+    return n_things;
+}
+
+uint64_t standin_n_misuses(void)
+{
+    return n_misuses;
+}
+
 void standin_misuse(const char *format, ...)
 {
     va_list args;
