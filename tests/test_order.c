@@ -115,6 +115,7 @@ static void play_memory_step(const sim_order_config_t *c, const sim_step_t *s, l
         CU_ASSERT_TRUE(l->input_grad == 1);
         l->input_grad = 2;
         break;
+    case SIM_STEP_WEIGHT_GRAD: /* of other schedules */
     case SIM_STEP_FINALIZE_GRADS:
     case SIM_N_STEPS:
         break;
@@ -285,8 +286,8 @@ static void sends_meet_receives_and_no_rank_waits_for_ever(void)
 /* The steps as text: kind's initials, chunk, micro-batch. */
 static const char *text_of(const sim_order_config_t *c, const char *kinds)
 {
-    static const char letters[SIM_N_STEPS][3] = { "F", "B", "rf", "rb", "sf", "sb", "", "",
-                                                  "",  "",  "-i", "-o", "-O", "-I", "#" };
+    static const char letters[SIM_N_STEPS][3] = { "F", "B", "rf", "rb", "sf", "sb", "",  "",
+                                                  "",  "",  "-i", "-o", "-O", "-I", "W", "#" };
     static char text[4096];
     size_t end = 0;
     sim_order_t order;

@@ -326,6 +326,65 @@ static void errors_say_what_is_wrong_and_where(void)
     }
 }
 
+/* In a V the last rank has the middle of the model and the first both ends; in both directions
+ * every layer is there twice. */
+static void two_chunks_a_rank_cover_the_model(void)
+{
+    for (uint32_t pp = 2; pp <= 8; pp++) {
+        for (int placement = TOPO_PLACEMENT_V; placement <= TOPO_PLACEMENT_BOTH_WAYS; placement++) {
+            bool is_v = placement == TOPO_PLACEMENT_V;
+            uint32_t n_stages = topo_n_stages((topo_placement_t)placement, pp, 2);
+            topo_stages_config_t c = { .num_layers = 3 * n_stages,
+                                       .mtp_num_layers = 1,
+                                       .pp = pp,
+                                       .placement = (topo_placement_t)placement };
+            topo_stages_t stages;
+            CU_ASSERT_EQUAL_FATAL(topo_stages_init(&stages, &c, NULL), BASE_OK);
+            CU_ASSERT_EQUAL(stages.vpp, 2);
+            for (uint32_t r = 0; r < pp; r++) {
+                for (uint32_t chunk = 0; chunk < 2; chunk++) {
+                    const topo_chunk_t *t = topo_stages_chunk(&stages, r, chunk);
+                    uint32_t stage = topo_stage_of(c.placement, pp, r, chunk), rank, back = chunk;
+                    CU_ASSERT_EQUAL(stage, chunk == 0 ? r : n_stages - 1 - r);
+                    topo_stage_place(c.placement, pp, stage, &rank, &back);
+                    CU_ASSERT_TRUE(rank == r && back == chunk);
+                    CU_ASSERT_TRUE(t->n_layers == 3 && t->first_layer == 3 * stage);
+                    CU_ASSERT_EQUAL(t->has_embedding, stage == 0);
+                    CU_ASSERT_EQUAL(t->has_loss, stage == n_stages - 1);
+                    CU_ASSERT_EQUAL(t->n_mtp_layers, stage == n_stages - 1);
+                }
+            }
+            CU_ASSERT_TRUE(topo_stages_chunk(&stages, 0, 1)->has_loss);
+            CU_ASSERT_EQUAL(topo_stages_chunk(&stages, pp - 1, 0)->has_loss, !is_v);
+            topo_stages_fini(&stages);
+        }
+    }
+}
+
+static void two_chunks_a_rank_refuse_other_splits(void)
+{
+    static const struct {
+        topo_stages_config_t config;
+        const char *reason;
+    } cases[] = {
+        { { .num_layers = 12, .pp = 4, .placement = TOPO_PLACEMENT_V },
+          "12 is not a multiple of the 8 stages that a schedule in V shape has" },
+        { { .num_layers = 10, .pp = 4, .placement = TOPO_PLACEMENT_BOTH_WAYS },
+          "10 is not a multiple of the 4 stages that a schedule in both directions has" },
+        { { .num_layers = 16, .pp = 4, .vpp = 2, .placement = TOPO_PLACEMENT_V },
+          "excludes virtual_pipeline_model_parallel_size" },
+        { { .num_layers = 16, .pp = 4, .last_stage_layers = 1, .placement = TOPO_PLACEMENT_V },
+          "spreads the layers evenly" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        topo_stages_t stages = { .pp = 77 };
+        base_err_t err = { 0 };
+        CU_ASSERT_EQUAL(topo_stages_init(&stages, &cases[i].config, &err), BASE_ERR_INVAL);
+        CU_ASSERT_EQUAL(stages.pp, 77);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].reason));
+    }
+}
+
 static CU_TestInfo tests[] = {
     { "random legal counts partition the layers", random_legal_counts_partition_the_layers },
     { "random legal layouts partition the layers", random_legal_layouts_partition_the_layers },
@@ -333,6 +392,8 @@ static CU_TestInfo tests[] = {
       megatrons_own_legal_and_illegal_cases_are_told_apart },
     { "worked examples give the known counts", worked_examples_give_the_known_counts },
     { "counts in a layout are written out", counts_in_a_layout_are_written_out },
+    { "two chunks a rank cover the model", two_chunks_a_rank_cover_the_model },
+    { "two chunks a rank refuse other splits", two_chunks_a_rank_refuse_other_splits },
     { "errors say what is wrong and where", errors_say_what_is_wrong_and_where },
     CU_TEST_INFO_NULL,
 };

@@ -11,6 +11,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t topo_n_stages(topo_placement_t placement, uint32_t pp, uint32_t vpp)
+{
+    return placement == TOPO_PLACEMENT_BOTH_WAYS ? pp : pp * vpp;
+}
+
+uint32_t topo_stage_of(topo_placement_t placement, uint32_t pp, uint32_t pp_rank, uint32_t chunk)
+{
+    if (chunk == 0 || placement == TOPO_PLACEMENT_LOOP)
+        return chunk * pp + pp_rank;
+    return topo_n_stages(placement, pp, 2) - 1 - pp_rank;
+}
+
+void topo_stage_place(topo_placement_t placement, uint32_t pp, uint32_t stage, uint32_t *pp_rank_p,
+                      uint32_t *chunk_p)
+{
+    uint32_t chunk = placement == TOPO_PLACEMENT_BOTH_WAYS ? *chunk_p : stage / pp;
+    bool is_reversed = chunk > 0 && placement != TOPO_PLACEMENT_LOOP;
+    *pp_rank_p = is_reversed ? topo_n_stages(placement, pp, 2) - 1 - stage : stage % pp;
+    *chunk_p = chunk;
+}
+
 /* A layout of pp * vpp empty chunks. */
 static void create_chunks(topo_stages_t *stages, uint32_t pp, uint32_t vpp)
 {
@@ -23,7 +44,8 @@ static void create_chunks(topo_stages_t *stages, uint32_t pp, uint32_t vpp)
 static void number_layers(topo_stages_t *stages)
 {
     uint32_t first = 0;
-    for (size_t i = 0; i < (size_t)stages->pp * stages->vpp; i++) {
+    uint32_t n_stages = topo_n_stages(stages->placement, stages->pp, stages->vpp);
+    for (uint32_t i = 0; i < n_stages; i++) {
         stages->chunks[i].first_layer = first;
         first += stages->chunks[i].n_layers;
     }
@@ -276,6 +298,42 @@ static base_status_t init_from_counts(topo_stages_t *stages, const topo_stages_c
     return BASE_OK;
 }
 
+/* Ranks with two chunks each: the layers are spread evenly over the stages. */
+static base_status_t init_two_chunks(topo_stages_t *stages, const topo_stages_config_t *config,
+                                     base_err_t *err)
+{
+    bool is_v = config->placement == TOPO_PLACEMENT_V;
+    const char *name = is_v ? "a schedule in V shape" : "a schedule in both directions";
+    if (config->layout != NULL || config->first_stage_layers != 0 ||
+        config->last_stage_layers != 0 || config->account_for_embedding || config->account_for_loss)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "%s spreads the layers evenly: it excludes "
+                            "pipeline_model_parallel_layout, decoder_first_pipeline_num_layers, "
+                            "decoder_last_pipeline_num_layers, "
+                            "account_for_embedding_in_pipeline_split and "
+                            "account_for_loss_in_pipeline_split",
+                            name);
+    if (config->vpp != 0)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "%s has two chunks on each rank: it excludes "
+                            "virtual_pipeline_model_parallel_size and "
+                            "num_layers_per_virtual_pipeline_stage",
+                            name);
+    uint64_t n_stages = (uint64_t)config->pp * (is_v ? 2 : 1);
+    if (config->num_layers % n_stages != 0)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "num_layers %" PRIu32 " is not a multiple of the %" PRIu64
+                            " stages that %s has with pipeline_model_parallel_size %" PRIu32,
+                            config->num_layers, n_stages, name, config->pp);
+    topo_stages_config_t chain = *config;
+    chain.placement = TOPO_PLACEMENT_LOOP;
+    chain.vpp = is_v ? 2 : 1;
+    base_status_t status = init_from_counts(stages, &chain, err);
+    stages->placement = config->placement;
+    stages->vpp = 2;
+    return status;
+}
+
 base_status_t topo_stages_init(topo_stages_t *stages_p, const topo_stages_config_t *config,
                                base_err_t *err)
 {
@@ -286,8 +344,13 @@ base_status_t topo_stages_init(topo_stages_t *stages_p, const topo_stages_config
         return base_err_set(err, BASE_ERR_INVAL, "num_layers %" PRIu32 " is more than %d",
                             config->num_layers, TOPO_MAX_LAYERS);
     topo_stages_t stages = { 0 };
-    base_status_t status = config->layout != NULL ? init_from_layout(&stages, config, err)
-                                                  : init_from_counts(&stages, config, err);
+    base_status_t status;
+    if (config->placement != TOPO_PLACEMENT_LOOP)
+        status = init_two_chunks(&stages, config, err);
+    else if (config->layout != NULL)
+        status = init_from_layout(&stages, config, err);
+    else
+        status = init_from_counts(&stages, config, err);
     if (status != BASE_OK)
         return status;
     number_layers(&stages);
@@ -304,5 +367,5 @@ void topo_stages_fini(topo_stages_t *stages)
 const topo_chunk_t *topo_stages_chunk(const topo_stages_t *stages, uint32_t pp_rank, uint32_t chunk)
 {
     assert(pp_rank < stages->pp && chunk < stages->vpp);
-    return &stages->chunks[(size_t)chunk * stages->pp + pp_rank];
+    return &stages->chunks[topo_stage_of(stages->placement, stages->pp, pp_rank, chunk)];
 }

@@ -45,13 +45,12 @@ static uint32_t chunk_of(const sim_frame_t *frame, sim_pass_t pass)
 
 bool sim_frame_has_input(const sim_frame_t *frame, sim_pass_t pass)
 {
-    return frame->config->pp_rank > 0 || chunk_of(frame, pass) > 0;
+    return sim_order_has_input(frame->config, chunk_of(frame, pass));
 }
 
 bool sim_frame_has_loss(const sim_frame_t *frame, sim_pass_t pass)
 {
-    return frame->config->pp_rank == frame->config->pp - 1 &&
-           chunk_of(frame, pass) == frame->config->vpp - 1;
+    return sim_order_has_loss(frame->config, chunk_of(frame, pass));
 }
 
 void sim_frame_emit(sim_frame_t *frame, sim_step_kind_t kind, sim_pass_t pass, uint8_t flags)
@@ -84,14 +83,54 @@ static bool exists(const sim_frame_t *frame, sim_ref_t kind, sim_pass_t pass)
     return false;
 }
 
+/* On the last rank of a V the input of chunk 1 is the output of chunk 0 in another Python object,
+ * and the output grad of chunk 0 is the input grad of chunk 1. */
+static sim_pass_t turned(const sim_frame_t *frame, uint32_t chunk, sim_pass_t pass)
+{
+    if (pass == SIM_PASS_NONE || !sim_order_is_turn(frame->config) ||
+        chunk_of(frame, pass) != chunk)
+        return SIM_PASS_NONE;
+    sim_pass_t n = frame->config->n_microbatches;
+    return chunk == 0 ? pass + n : pass - n;
+}
+
+static void resolve(const sim_frame_t *frame, sim_ref_t *kind, sim_pass_t *pass)
+{
+    sim_pass_t after = *kind == SIM_REF_OUTPUT_GRAD ? turned(frame, 0, *pass) : SIM_PASS_NONE;
+    if (after == SIM_PASS_NONE)
+        return;
+    *kind = SIM_REF_INPUT_GRAD;
+    *pass = after;
+}
+
+/* The memory of an output goes when neither it nor the input that shares it is there. */
+static void free_output(sim_frame_t *frame, sim_pass_t pass)
+{
+    sim_pass_t after = turned(frame, 0, pass);
+    frame->state[pass] &= (uint8_t)~OUTPUT_ALIVE;
+    if (after == SIM_PASS_NONE || frame->refs[SIM_REF_INPUT][after] == 0)
+        sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, pass, 0);
+}
+
+static void free_input(sim_frame_t *frame, sim_pass_t pass)
+{
+    sim_pass_t before = turned(frame, 1, pass);
+    if (before == SIM_PASS_NONE)
+        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, pass, 0);
+    else if (!(frame->state[before] & OUTPUT_ALIVE))
+        sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, before, 0);
+}
+
 void sim_frame_ref(sim_frame_t *frame, sim_ref_t kind, sim_pass_t pass)
 {
+    resolve(frame, &kind, &pass);
     if (exists(frame, kind, pass))
         frame->refs[kind][pass]++;
 }
 
 void sim_frame_unref(sim_frame_t *frame, sim_ref_t kind, sim_pass_t pass)
 {
+    resolve(frame, &kind, &pass);
     if (!exists(frame, kind, pass))
         return;
     assert(frame->refs[kind][pass] > 0);
@@ -103,12 +142,12 @@ void sim_frame_unref(sim_frame_t *frame, sim_ref_t kind, sim_pass_t pass)
     case SIM_REF_INPUT:
         if (frame->state[pass] & HAS_INPUT_GRAD)
             sim_frame_unref(frame, SIM_REF_INPUT_GRAD, pass);
-        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, pass, 0);
+        free_input(frame, pass);
         break;
     case SIM_REF_OUTPUT:
         sim_frame_unref(frame, SIM_REF_INPUT, pass); /* the graph goes with its head */
         if (frame->state[pass] & OUTPUT_ALIVE)
-            sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, pass, 0);
+            free_output(frame, pass);
         break;
     case SIM_REF_OUTPUT_GRAD:
         sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT_GRAD, pass, 0);
@@ -133,8 +172,12 @@ static void hold_input(sim_frame_t *frame, sim_pass_t pass)
     uint32_t chunk = chunk_of(frame, pass);
     if (frame->held[chunk] == SIM_PASS_NONE) {
         sim_pass_t last = sim_frame_pass(frame, chunk, frame->config->n_microbatches - 1);
+        sim_pass_t before = turned(frame, 1, last);
         sim_frame_emit(frame, SIM_STEP_FREE_INPUT_GRAD, last, SIM_STEP_OF_PREVIOUS);
-        sim_frame_emit(frame, SIM_STEP_FREE_INPUT, last, SIM_STEP_OF_PREVIOUS);
+        if (before == SIM_PASS_NONE)
+            sim_frame_emit(frame, SIM_STEP_FREE_INPUT, last, SIM_STEP_OF_PREVIOUS);
+        else
+            sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, before, SIM_STEP_OF_PREVIOUS);
     }
     sim_frame_assign(frame, SIM_REF_INPUT, &frame->held[chunk], pass);
 }
@@ -146,16 +189,21 @@ void sim_frame_forward(sim_frame_t *frame, sim_pass_t pass, uint32_t recompute_i
     if (config->pp > 1 && config->n_partial_checkpoints > 0 &&
         recompute_index % (sim_order_n_warmup(config) + 1) >= config->n_partial_checkpoints)
         flags = SIM_STEP_RECOMPUTE_ALL;
-    if (sim_frame_has_input(frame, pass))
+    if (sim_frame_has_input(frame, pass) && !frame->lets_go)
         hold_input(frame, pass);
     sim_frame_emit(frame, SIM_STEP_FORWARD, pass, flags);
     frame->state[pass] |= OUTPUT_ALIVE;
     sim_frame_ref(frame, SIM_REF_INPUT, pass); /* by the graph */
 }
 
-void sim_frame_backward(sim_frame_t *frame, sim_pass_t pass)
+void sim_frame_hand_over(sim_frame_t *frame, sim_pass_t pass)
 {
-    sim_frame_emit(frame, SIM_STEP_BACKWARD, pass, 0);
+    sim_frame_ref(frame, SIM_REF_INPUT, turned(frame, 0, pass));
+}
+
+void sim_frame_backward(sim_frame_t *frame, sim_pass_t pass, uint8_t flags)
+{
+    sim_frame_emit(frame, SIM_STEP_BACKWARD, pass, flags);
     if (!sim_frame_has_input(frame, pass))
         return;
     frame->state[pass] |= HAS_INPUT_GRAD;
@@ -167,8 +215,7 @@ void sim_frame_deallocate(sim_frame_t *frame, sim_pass_t pass)
     if (!frame->config->deallocate_outputs || pass == SIM_PASS_NONE ||
         !(frame->state[pass] & OUTPUT_ALIVE))
         return;
-    sim_frame_emit(frame, SIM_STEP_FREE_OUTPUT, pass, 0);
-    frame->state[pass] &= (uint8_t)~OUTPUT_ALIVE;
+    free_output(frame, pass);
 }
 
 void sim_frame_exchange(sim_frame_t *frame, const sim_exchange_t *exchange, bool wait)

@@ -19,6 +19,7 @@ typedef struct {
     uint32_t *refs[4]; /* by sim_ref_t, then by pass */
     uint8_t *state;    /* by pass: OUTPUT_ALIVE, HAS_INPUT_GRAD */
     sim_pass_t *held;  /* by chunk: what TransformerBlock.input_tensor holds */
+    bool lets_go;      /* nothing holds the input of a chunk beyond its pass */
 } sim_frame_t;
 
 void sim_frame_init(sim_frame_t *frame, const sim_order_config_t *config);
@@ -43,7 +44,11 @@ void sim_frame_assign(sim_frame_t *frame, sim_ref_t kind, sim_pass_t *variable, 
 /* The passes. `recompute_index`: place among this rank's forward passes, for the window of
  * n_partial_checkpoints. */
 void sim_frame_forward(sim_frame_t *frame, sim_pass_t pass, uint32_t recompute_index);
-void sim_frame_backward(sim_frame_t *frame, sim_pass_t pass);
+void sim_frame_backward(sim_frame_t *frame, sim_pass_t pass, uint8_t flags);
+
+/* The chunk that follows on the same rank takes the output as its input: one more reference of the
+ * same memory. */
+void sim_frame_hand_over(sim_frame_t *frame, sim_pass_t pass);
 
 /* deallocate_output_tensor(). */
 void sim_frame_deallocate(sim_frame_t *frame, sim_pass_t pass);
@@ -55,7 +60,10 @@ typedef struct {
 } sim_exchange_t;
 void sim_frame_exchange(sim_frame_t *frame, const sim_exchange_t *exchange, bool wait);
 
-/* The interleaved schedule; the others are short and live in order.c. */
+/* The interleaved schedule; 1F1B is short and lives in order.c. */
 void sim_interleaved_run(sim_frame_t *frame);
+
+/* The steps of the frame's rank in a plan. */
+void sim_planned_run(sim_frame_t *frame, const sim_plan_t *plan);
 
 #endif

@@ -207,7 +207,7 @@ static sim_pass_t forward(run_t *run, uint32_t index)
 static void backward(run_t *run, uint32_t index, sim_pass_t *grad_p)
 {
     sim_pass_t pass = pass_at(run, index, false);
-    sim_frame_backward(run->frame, pass);
+    sim_frame_backward(run->frame, pass, 0);
     sim_frame_assign(run->frame, SIM_REF_INPUT_GRAD, grad_p, pass);
     sim_frame_unref(run->frame, SIM_REF_INPUT, pass);
     sim_frame_unref(run->frame, SIM_REF_OUTPUT, pass);

@@ -14,6 +14,29 @@ static uint32_t group_size(const sim_order_config_t *config)
     return config->group_size == 0 ? config->pp : config->group_size;
 }
 
+static uint32_t stage_of(const sim_order_config_t *config, uint32_t chunk)
+{
+    return topo_stage_of(sim_schedule_placement(config->schedule), config->pp, config->pp_rank,
+                         chunk);
+}
+
+bool sim_order_has_input(const sim_order_config_t *config, uint32_t chunk)
+{
+    return stage_of(config, chunk) > 0;
+}
+
+bool sim_order_has_loss(const sim_order_config_t *config, uint32_t chunk)
+{
+    topo_placement_t placement = sim_schedule_placement(config->schedule);
+    return stage_of(config, chunk) == topo_n_stages(placement, config->pp, config->vpp) - 1;
+}
+
+bool sim_order_is_turn(const sim_order_config_t *config)
+{
+    return sim_schedule_placement(config->schedule) == TOPO_PLACEMENT_V &&
+           config->pp_rank == config->pp - 1;
+}
+
 /* get_pp_rank_microbatches() */
 uint32_t sim_order_n_warmup(const sim_order_config_t *config)
 {
@@ -32,7 +55,7 @@ static void run_alone(sim_frame_t *frame)
     for (uint32_t i = 0; i < frame->config->n_microbatches; i++) {
         sim_frame_forward(frame, i, i);
         sim_frame_assign(frame, SIM_REF_OUTPUT, &output, i);
-        sim_frame_backward(frame, i);
+        sim_frame_backward(frame, i, 0);
         sim_frame_assign(frame, SIM_REF_OUTPUT, &output, SIM_PASS_NONE);
     }
     sim_frame_emit(frame, SIM_STEP_FINALIZE_GRADS, 0, 0);
@@ -106,7 +129,7 @@ static void pop_1f1b(sim_frame_t *frame, locals_t *v, sim_pass_t pass)
 
 static void backward_1f1b(sim_frame_t *frame, locals_t *v, sim_pass_t pass)
 {
-    sim_frame_backward(frame, pass);
+    sim_frame_backward(frame, pass, 0);
     sim_frame_assign(frame, SIM_REF_INPUT_GRAD, &v->input_grad, pass);
 }
 
@@ -173,6 +196,19 @@ static base_status_t check_interleaved(const sim_order_config_t *config, base_er
     return BASE_OK;
 }
 
+/* The forms of Megatron-LM's own schedules that the others do not have. */
+static base_status_t check_split(const sim_order_config_t *config, base_err_t *err)
+{
+    if (config->overlap_p2p || config->overlap_p2p_warmup_flush || config->group_size > 0 ||
+        config->n_partial_checkpoints > 0)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "overlap_p2p_communication, "
+                            "microbatch_group_size_per_virtual_pipeline_stage and "
+                            "num_microbatches_with_partial_activation_checkpoints are for "
+                            "pipeline_schedule 1f1b");
+    return BASE_OK;
+}
+
 static base_status_t check(const sim_order_config_t *config, base_err_t *err)
 {
     if (config->n_microbatches == 0)
@@ -193,10 +229,36 @@ static base_status_t check(const sim_order_config_t *config, base_err_t *err)
     return config->vpp > 1 ? check_interleaved(config, err) : BASE_OK;
 }
 
+static base_status_t init_planned(sim_order_t *order_p, const sim_order_config_t *config,
+                                  base_err_t *err)
+{
+    sim_plan_t own = { 0 };
+    base_status_t status = check_split(config, err);
+    if (status == BASE_OK && config->plan == NULL)
+        status = sim_plan_init(&own, config->schedule, config->pp, config->n_microbatches, err);
+    if (status != BASE_OK)
+        return status;
+    const sim_plan_t *plan = config->plan != NULL ? config->plan : &own;
+    sim_order_config_t planned = *config;
+    planned.vpp = plan->n_chunks;
+    /* DualPipe empties a tensor that was sent whatever is asked for (_free_tensors()). */
+    planned.deallocate_outputs = config->deallocate_outputs ||
+                                 config->schedule == SIM_SCHEDULE_DUALPIPE ||
+                                 config->schedule == SIM_SCHEDULE_DUALPIPEV;
+    sim_frame_t frame;
+    sim_frame_init(&frame, &planned);
+    sim_planned_run(&frame, plan);
+    sim_frame_fini(&frame, order_p);
+    sim_plan_fini(&own);
+    return BASE_OK;
+}
+
 base_status_t sim_order_init(sim_order_t *order_p, const sim_order_config_t *config,
                              base_err_t *err)
 {
     assert(config->pp > 0 && config->pp_rank < config->pp && config->vpp > 0);
+    if (sim_schedule_splits(config->schedule))
+        return init_planned(order_p, config, err);
     base_status_t status = check(config, err);
     if (status != BASE_OK)
         return status;
@@ -224,15 +286,11 @@ void sim_order_peer(const sim_order_config_t *config, const sim_step_t *step, ui
     bool to_next = step->kind == SIM_STEP_SEND_FORWARD || step->kind == SIM_STEP_RECV_BACKWARD ||
                    step->kind == SIM_STEP_WAIT_SEND_FORWARD ||
                    step->kind == SIM_STEP_WAIT_RECV_BACKWARD;
-    uint32_t last = config->pp - 1, rank = config->pp_rank;
-    *chunk_p = step->chunk;
-    if (to_next) {
-        *pp_rank_p = rank == last ? 0 : rank + 1;
-        *chunk_p += rank == last;
-    } else {
-        *pp_rank_p = rank == 0 ? last : rank - 1;
-        *chunk_p -= rank == 0;
-    }
+    topo_placement_t placement = sim_schedule_placement(config->schedule);
+    uint32_t stage = topo_stage_of(placement, config->pp, config->pp_rank, step->chunk);
+    uint32_t chunk = step->chunk;
+    topo_stage_place(placement, config->pp, to_next ? stage + 1 : stage - 1, pp_rank_p, &chunk);
+    *chunk_p = (uint16_t)chunk;
 }
 
 const char *sim_step_name(sim_step_kind_t kind)
@@ -252,6 +310,7 @@ const char *sim_step_name(sim_step_kind_t kind)
         [SIM_STEP_FREE_OUTPUT] = "free_output",
         [SIM_STEP_FREE_OUTPUT_GRAD] = "free_output_grad",
         [SIM_STEP_FREE_INPUT_GRAD] = "free_input_grad",
+        [SIM_STEP_WEIGHT_GRAD] = "weight_grad",
         [SIM_STEP_FINALIZE_GRADS] = "finalize_grads",
     };
     return names[kind];

@@ -3,7 +3,8 @@
  * its neighbours, and the moments at which the tensors that cross a stage's border are allocated
  * and freed. Follows megatron/core/pipeline_parallel/schedules.py:
  * forward_backward_no_pipelining(), forward_backward_pipelining_without_interleaving() (1F1B) and
- * _with_interleaving(), and p2p_communication.py.
+ * _with_interleaving(), and p2p_communication.py. Orders made from a plan (sim/schedule/plan.h)
+ * follow zerobubble/runtime.py of its Megatron-LM fork, and DualPipe's step().
  *
  * Four kinds of border tensors belong to a pass (chunk, micro-batch); all but the loss have the
  * size of one hidden tensor of the stage: input         received from the stage before; not for the
@@ -23,6 +24,7 @@
 #define SIM_SCHEDULE_ORDER_H
 
 #include "sim/base/err.h"
+#include "sim/schedule/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +55,9 @@ typedef enum {
     SIM_STEP_FREE_OUTPUT,
     SIM_STEP_FREE_OUTPUT_GRAD,
     SIM_STEP_FREE_INPUT_GRAD,
+    /* Compute the gradients of weights of a pass whose BACKWARD had SIM_STEP_SPLIT, and free what
+     * was kept for them. */
+    SIM_STEP_WEIGHT_GRAD,
     /* All passes are done: gradients are reduced here (finalize_model_grads). The frees after it
      * happen when the schedule returns, before the optimizer step. chunk and microbatch are 0. */
     SIM_STEP_FINALIZE_GRADS,
@@ -63,9 +68,11 @@ enum {
     /* FORWARD: every layer is recomputed in backward, whatever recompute_num_layers says
      * (checkpoint_activations_microbatch). */
     SIM_STEP_RECOMPUTE_ALL = 1 << 0,
-    /* FREE_INPUT, FREE_INPUT_GRAD: the tensor is the one left from the iteration before (its last
-     * micro-batch). To be left out in the first iteration. */
+    /* FREE_INPUT, FREE_INPUT_GRAD, FREE_OUTPUT: the tensor is the one left from the iteration
+     * before (its last micro-batch). To be left out in the first iteration. */
     SIM_STEP_OF_PREVIOUS = 1 << 1,
+    /* BACKWARD: only the gradient of the input; a WEIGHT_GRAD follows. */
+    SIM_STEP_SPLIT = 1 << 2,
 };
 
 typedef struct {
@@ -81,8 +88,12 @@ typedef struct {
 } sim_order_t;
 
 typedef struct {
+    sim_schedule_t schedule;
+    /* The schedule's for pp and n_microbatches, borrowed, so that it is made once for all ranks;
+     * NULL: made for this order. Unused with SIM_SCHEDULE_1F1B. */
+    const sim_plan_t *plan;
     uint32_t pp, pp_rank;
-    uint32_t vpp;                  /* chunks per rank; 1 = no interleaving */
+    uint32_t vpp;                  /* chunks per rank; 1 = no interleaving; a plan has its own */
     uint32_t n_microbatches;       /* >= 1 */
     uint32_t group_size;           /* microbatch_group_size_per_vp_stage; 0 = pp */
     bool overlap_p2p;              /* overlap_p2p_comm; only with interleaving */
@@ -106,11 +117,20 @@ base_status_t sim_order_init(sim_order_t *order_p, const sim_order_config_t *con
 /* Takes a zeroed struct too. */
 void sim_order_fini(sim_order_t *order);
 
-/* Forward passes before the first backward pass. */
+/* Whether a pass of the chunk has an input from another stage, and whether it ends in the loss. */
+bool sim_order_has_input(const sim_order_config_t *config, uint32_t chunk);
+bool sim_order_has_loss(const sim_order_config_t *config, uint32_t chunk);
+
+/* Whether chunk 1 goes on with what chunk 0 has made on the same rank, without a message: the last
+ * rank of a V. */
+bool sim_order_is_turn(const sim_order_config_t *config);
+
+/* Forward passes before the first backward pass, with SIM_SCHEDULE_1F1B. */
 uint32_t sim_order_n_warmup(const sim_order_config_t *config);
 
 /* The other end of a message: for a SEND or RECV step on `pp_rank`, the pipeline rank and the chunk
- * of the matching RECV or SEND step there; the micro-batch is the same. */
+ * of the matching RECV or SEND step there; the micro-batch is the same. Reads the schedule, pp and
+ * pp_rank alone. */
 void sim_order_peer(const sim_order_config_t *config, const sim_step_t *step, uint32_t *pp_rank_p,
                     uint16_t *chunk_p);
 
