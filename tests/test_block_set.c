@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { N_BLOCKS = 3000 };
+#define TEBIBYTE (UINT64_C(1) << 40)
 
 static uint64_t seed;
 
@@ -75,15 +76,16 @@ static uint32_t search_plainly(const fixture_t *f, uint64_t size)
     return best;
 }
 
-static uint32_t lower_bound(const fixture_t *f, uint64_t size)
+static uint32_t first(const fixture_t *f, uint64_t size)
 {
-    return set_at(&f->alloc, &f->set, set_lower_bound(&f->alloc, &f->set, size_key_wanted(size)));
+    return set_first(&f->alloc, &f->set, size_key_wanted(size));
 }
 
-/* In order from both ends, and complete. */
-static bool is_sound(const fixture_t *f)
+/* In order from both ends, and complete, when all are in their chunks. */
+static bool is_sound(fixture_t *f)
 {
     uint32_t n = 0, last = NONE, id;
+    sim__set_settle(&f->alloc, &f->set);
     cursor_t at = { 0, 0 };
     for (; (id = set_at(&f->alloc, &f->set, at)) != NONE; at = set_next(&f->alloc, &f->set, at)) {
         if (!f->is_in[id] || (last != NONE && !is_before(&f->blocks[last], &f->blocks[id])))
@@ -107,8 +109,8 @@ static void run(uint32_t n_sizes, uint32_t fill_percent)
         if (f->is_in[id] != (below(100) < fill_percent))
             toggle(f, id);
         if (i % 16 == 0) {
-            uint64_t size = 512 * (uint64_t)below(n_sizes + 2);
-            found_all &= lower_bound(f, size) == search_plainly(f, size);
+            uint64_t size = 512 * (uint64_t)(1 + below(n_sizes + 1));
+            found_all &= first(f, size) == search_plainly(f, size);
         }
         if (i % 1000 == 0)
             sound &= is_sound(f);
@@ -122,7 +124,7 @@ static void run(uint32_t n_sizes, uint32_t fill_percent)
     }
     CU_ASSERT_TRUE(found_all);
     CU_ASSERT_TRUE(sound);
-    CU_ASSERT_EQUAL(lower_bound(f, 0), NONE);
+    CU_ASSERT_EQUAL(first(f, 512), NONE);
     fixture_destroy(f);
 }
 
@@ -144,22 +146,63 @@ static void sizes_beyond_any_device_find_nothing(void)
 {
     seed = 3;
     fixture_t *f = fixture_create(10);
-    CU_ASSERT_EQUAL(lower_bound(f, 512), NONE);
+    CU_ASSERT_EQUAL(first(f, 512), NONE);
     toggle(f, 0);
-    CU_ASSERT_EQUAL(lower_bound(f, f->blocks[0].size), 0);
-    CU_ASSERT_EQUAL(lower_bound(f, UINT64_MAX), NONE);
-    CU_ASSERT_EQUAL(lower_bound(f, UINT64_C(1) << 41), NONE);
-    CU_ASSERT_EQUAL(lower_bound(f, SIM_DEVICE_MAX_BYTES), NONE);
+    CU_ASSERT_EQUAL(first(f, f->blocks[0].size), 0);
+    CU_ASSERT_EQUAL(first(f, UINT64_MAX), NONE);
+    CU_ASSERT_EQUAL(first(f, UINT64_C(1) << 41), NONE);
+    CU_ASSERT_EQUAL(first(f, SIM_DEVICE_MAX_BYTES), NONE);
     toggle(f, 0);
     f->blocks[1].size = SIM_DEVICE_MAX_BYTES;
     toggle(f, 1);
-    CU_ASSERT_EQUAL(lower_bound(f, SIM_DEVICE_MAX_BYTES), 1);
+    CU_ASSERT_EQUAL(first(f, SIM_DEVICE_MAX_BYTES), 1);
+    fixture_destroy(f);
+}
+
+/* Also without the chunks, and with nothing but them. */
+static void recent_blocks_are_found_with_the_others(void)
+{
+    seed = 4;
+    fixture_t *f = fixture_create(4);
+    for (uint32_t n_in = 0; n_in < 3 * SET_RECENT; n_in++) {
+        toggle(f, n_in);
+        for (uint32_t units = 1; units <= 5; units++)
+            CU_ASSERT_EQUAL(first(f, 512 * units), search_plainly(f, 512 * units));
+    }
+    CU_ASSERT_EQUAL(f->set.recent_unused, 0);
+    sim__set_settle(&f->alloc, &f->set);
+    CU_ASSERT_EQUAL(f->set.recent_unused, (1 << SET_RECENT) - 1);
+    for (uint32_t units = 1; units <= 5; units++)
+        CU_ASSERT_EQUAL(first(f, 512 * units), search_plainly(f, 512 * units));
+    fixture_destroy(f);
+}
+
+/* Larger ones are not among the recent, whose keys are compared by their difference. */
+static void blocks_of_a_tebibyte_are_found(void)
+{
+    static const uint64_t sizes[] = { 512, TEBIBYTE - 512, TEBIBYTE, TEBIBYTE + 512,
+                                      SIM_DEVICE_MAX_BYTES };
+    enum { N = sizeof(sizes) / sizeof(sizes[0]) };
+    seed = 5;
+    fixture_t *f = fixture_create(1);
+    for (uint32_t i = 0; i < N; i++)
+        f->blocks[i].size = sizes[i];
+    for (uint32_t in = 0; in < 1U << N; in++) {
+        for (uint32_t i = 0; i < N; i++) {
+            if (f->is_in[i] != (in >> i & 1))
+                toggle(f, i);
+        }
+        for (uint32_t i = 0; i < N; i++)
+            CU_ASSERT_EQUAL(first(f, sizes[i]), search_plainly(f, sizes[i]));
+    }
     fixture_destroy(f);
 }
 
 static CU_TestInfo tests[] = {
     { "best fit equals a plain search, few ties", best_fit_equals_a_plain_search_with_few_ties },
     { "best fit equals a plain search, many ties", best_fit_equals_a_plain_search_with_many_ties },
+    { "recent blocks are found with the others", recent_blocks_are_found_with_the_others },
+    { "blocks of a tebibyte are found", blocks_of_a_tebibyte_are_found },
     { "sizes beyond any device find nothing", sizes_beyond_any_device_find_nothing },
     CU_TEST_INFO_NULL,
 };

@@ -35,7 +35,7 @@ static uint32_t block_in_segment(sim_alloc_t *a, const block_t *like, uint64_t a
 static void insert_unmapped(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
-    set_insert(a, unmapped_set(a, b), UNMAPPED_KEY, id);
+    set_insert_settled(a, unmapped_set(a, b), UNMAPPED_KEY, id);
 }
 
 /* A new reservation: one unmapped block. NONE when the reservation was made small by a setting and

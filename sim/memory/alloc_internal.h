@@ -4,7 +4,8 @@
  * Blocks are records of 64 bytes in one arena and named by their index. A free or unmapped block
  * sits in an ordered set of its stream and pool: chunks of up to SET_CHUNK entries under one sorted
  * index of separators, so that a search is two counts of smaller keys, and an insertion moves a few
- * dozen bytes. */
+ * dozen bytes. What was put in last is kept apart, in no order: most blocks are taken out again
+ * soon. */
 #ifndef SIM_MEMORY_ALLOC_INTERNAL_H
 #define SIM_MEMORY_ALLOC_INTERNAL_H
 
@@ -25,7 +26,7 @@ typedef struct {
     uint32_t prev, next; /* neighbours in the same segment or reservation; in the list of unused
                           * records `next` is the next one */
     uint32_t stream;     /* index in alloc->streams */
-    uint32_t chunk;      /* chunk of the set it is in */
+    uint32_t chunk;      /* chunk of the set it is in, or SET_RECENT_BIT and its place there */
     uint32_t segment;    /* expandable segment, NONE for memory from cudaMalloc */
     uint32_t foreign;    /* list of streams it was used on, NONE = none */
     uint32_t n_events;   /* outstanding */
@@ -35,7 +36,8 @@ typedef struct {
     bool is_mapped;
 } block_t;
 
-enum { SET_CHUNK = 16, SET_WINDOW = 128 };
+enum { SET_CHUNK = 16, SET_WINDOW = 128, SET_RECENT = 16 };
+#define SET_RECENT_BIT UINT32_C(0x80000000)
 
 /* Entries from the n-th on have the key INT32_MAX, which no block has, and the block NONE. Both
  * arrays are twice as long as a chunk is ever filled, so that entries are moved by copying
@@ -46,9 +48,14 @@ typedef struct {
 } chunk_t;
 
 /* Blocks ordered by (key, address). Entry i of the index: every block of chunk[i] is at or above
- * (key[i], addr[i]) and below entry i + 1; entry 0 is minus infinity. */
+ * (key[i], addr[i]) and below entry i + 1; entry 0 is minus infinity. The recent ones are in no
+ * chunk. */
 typedef struct {
-    int32_t *key; /* padded with INT32_MAX up to cap + SET_WINDOW */
+    int32_t recent_key[SET_RECENT]; /* below 0; SET_NO_KEY where there is none */
+    uint32_t recent_block[SET_RECENT];
+    uint32_t recent_unused; /* a bit for each place without a block */
+    uint32_t recent_oldest; /* about: the place that is cleared next */
+    int32_t *key;           /* padded with INT32_MAX up to cap + SET_WINDOW */
     uint64_t *addr;
     uint32_t *chunk;
     uint32_t n, cap;
@@ -137,7 +144,7 @@ struct sim_alloc {
     uint64_t split_rest[N_POOLS]; /* a rest of at least this is split off, */
     uint64_t split_below;         /* from requests of less than this */
 
-    pool_stat_t stat[N_STATS][N_POOLS];
+    pool_stat_t stat[N_POOLS][N_STATS];
     uint64_t all_peak[N_STATS];
     active_stat_t active, active_bytes;
     uint32_t n_waiting; /* blocks that wait for events */
@@ -173,6 +180,8 @@ void sim__chunks_fini(chunk_arena_t *chunks);
 void sim__set_fini(set_t *set);
 /* An empty set has one chunk. */
 void sim__set_init(sim_alloc_t *a, set_t *set);
+/* Put every recent block into its chunk: a cursor sees only those. */
+void sim__set_settle(sim_alloc_t *a, set_t *set);
 /* Upper half of a full chunk into a new one behind it. */
 void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry);
 /* After an erasure that left few entries: drop an empty chunk, or join it with the one behind.
@@ -195,29 +204,29 @@ static inline bool is_split(const block_t *b)
 
 static inline void stat_increase(sim_alloc_t *a, stat_id_t id, uint32_t pool, uint64_t by)
 {
-    pool_stat_t *s = &a->stat[id][pool];
+    pool_stat_t *s = &a->stat[pool][id];
     s->current += by;
     s->increased += by;
     if (s->current > s->peak)
         s->peak = s->current;
-    uint64_t all = s->current + a->stat[id][!pool].current;
+    uint64_t all = s->current + a->stat[!pool][id].current;
     if (all > a->all_peak[id])
         a->all_peak[id] = all;
 }
 
 static inline void stat_decrease(sim_alloc_t *a, stat_id_t id, uint32_t pool, uint64_t by)
 {
-    a->stat[id][pool].current -= by;
+    a->stat[pool][id].current -= by;
 }
 
 /* An increase or, modulo 2^64, a decrease. */
 static inline void stat_change(sim_alloc_t *a, stat_id_t id, uint32_t pool, uint64_t by)
 {
-    pool_stat_t *s = &a->stat[id][pool];
+    pool_stat_t *s = &a->stat[pool][id];
     s->current += by;
     s->increased += (int64_t)by > 0 ? by : 0;
     s->peak = s->current > s->peak ? s->current : s->peak;
-    uint64_t all = s->current + a->stat[id][!pool].current;
+    uint64_t all = s->current + a->stat[!pool][id].current;
     a->all_peak[id] = all > a->all_peak[id] ? all : a->all_peak[id];
 }
 

@@ -29,10 +29,11 @@ static uint32_t list_free(sim_alloc_t *a, uint32_t pool)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n_streams; i++) {
-        const set_t *set = &a->free_sets[N_POOLS * a->stream_order[i] + pool];
+        set_t *set = &a->free_sets[N_POOLS * a->stream_order[i] + pool];
         uint32_t id;
         if (a->streams[a->stream_order[i]].mempool != 0)
             continue;
+        sim__set_settle(a, set);
         for (cursor_t at = { 0, 0 }; (id = set_at(a, set, at)) != NONE; at = set_next(a, set, at)) {
             if (n == a->scratch_cap) {
                 a->scratch_cap = a->scratch_cap == 0 ? 256 : a->scratch_cap * 2;
@@ -112,7 +113,8 @@ bool sim__release_available(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint
     if (a->conf.max_split_bytes == UINT64_MAX)
         return false;
     uint64_t key = base_u64_max(size, a->conf.max_split_bytes);
-    const set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    sim__set_settle(a, set);
     cursor_t at = set_lower_bound(a, set, size_key_wanted(key));
     uint32_t id = set_at(a, set, at);
     if (id == NONE || a->blocks[id].segment != NONE)

@@ -19,7 +19,7 @@ uint64_t sim_alloc_block_bytes(const sim_alloc_t *a, sim_block_t block)
 
 static uint64_t current(const sim_alloc_t *a, stat_id_t id)
 {
-    return a->stat[id][SMALL].current + a->stat[id][LARGE].current;
+    return a->stat[SMALL][id].current + a->stat[LARGE][id].current;
 }
 
 uint64_t sim_alloc_allocated_bytes(const sim_alloc_t *a)
@@ -35,7 +35,7 @@ uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *a)
 static uint64_t active_now(const sim_alloc_t *a, const active_stat_t *active, stat_id_t id,
                            uint32_t pool)
 {
-    return a->stat[id][pool].current + active->waiting[pool];
+    return a->stat[pool][id].current + active->waiting[pool];
 }
 
 static void reset_active_peak(sim_alloc_t *a, active_stat_t *active, stat_id_t id)
@@ -56,7 +56,7 @@ void sim_alloc_reset_peak(sim_alloc_t *a)
 {
     for (int id = 0; id < N_STATS; id++) {
         for (int pool = 0; pool < N_POOLS; pool++)
-            a->stat[id][pool].peak = a->stat[id][pool].current;
+            a->stat[pool][id].peak = a->stat[pool][id].current;
         a->all_peak[id] = current(a, (stat_id_t)id);
     }
     reset_active_peak(a, &a->active, ST_ALLOCATION);
@@ -75,8 +75,8 @@ void sim_alloc_reset_accumulated(sim_alloc_t *a)
 {
     for (int id = 0; id < N_STATS; id++)
         for (int pool = 0; pool < N_POOLS; pool++) {
-            a->stat[id][pool].increased = 0;
-            a->stat[id][pool].current_reset = a->stat[id][pool].current;
+            a->stat[pool][id].increased = 0;
+            a->stat[pool][id].current_reset = a->stat[pool][id].current;
         }
     for (int pool = 0; pool < N_POOLS; pool++) {
         a->active.waiting_reset[pool] = a->active.waiting[pool];
@@ -90,14 +90,15 @@ void sim_alloc_reset_accumulated(sim_alloc_t *a)
 
 static void fill(const sim_alloc_t *a, stat_id_t id, sim_stat_t out[SIM_N_POOLS])
 {
-    const pool_stat_t *s = a->stat[id];
-    for (int pool = 0; pool < N_POOLS; pool++)
+    for (int pool = 0; pool < N_POOLS; pool++) {
+        const pool_stat_t *s = &a->stat[pool][id];
         out[SIM_POOL_SMALL + pool] = (sim_stat_t){
-            .current = s[pool].current,
-            .peak = s[pool].peak,
-            .allocated = s[pool].increased,
-            .freed = s[pool].current_reset + s[pool].increased - s[pool].current,
+            .current = s->current,
+            .peak = s->peak,
+            .allocated = s->increased,
+            .freed = s->current_reset + s->increased - s->current,
         };
+    }
     out[SIM_POOL_ALL] = (sim_stat_t){
         .current = current(a, id),
         .peak = a->all_peak[id],

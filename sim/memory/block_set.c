@@ -97,8 +97,21 @@ static void index_erase(set_t *set, uint32_t at)
 
 void sim__set_init(sim_alloc_t *a, set_t *set)
 {
-    *set = (set_t){ 0 };
+    *set = (set_t){ .recent_unused = (UINT32_C(1) << SET_RECENT) - 1 };
+    for (uint32_t i = 0; i < SET_RECENT; i++)
+        set->recent_key[i] = SET_NO_KEY;
     index_insert(set, 0, INT32_MIN, 0, chunk_new(&a->chunks));
+}
+
+void sim__set_settle(sim_alloc_t *a, set_t *set)
+{
+    enum { ALL = (1 << SET_RECENT) - 1 };
+    for (uint32_t left = ALL & ~set->recent_unused; left != 0; left &= left - 1) {
+        uint32_t place = (uint32_t)__builtin_ctz(left);
+        set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
+        set->recent_key[place] = SET_NO_KEY;
+    }
+    set->recent_unused = ALL;
 }
 
 void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)

@@ -12,6 +12,10 @@
 #endif
 
 _Static_assert(SET_CHUNK == 16 && SET_WINDOW == 128, "one mask of bytes, three steps to it");
+_Static_assert(SET_RECENT == 16, "one mask of bytes");
+
+/* The key that no block has that is among the recent ones. */
+#define SET_NO_KEY INT32_MIN
 
 /* How many of SET_CHUNK ascending keys are below `key`. */
 #ifdef __SSE2__
@@ -35,7 +39,46 @@ static inline uint32_t set__slot_of(const uint32_t *blocks, uint32_t block)
                                    _mm_cmpeq_epi32(_mm_loadu_si128(v + 3), b));
     return (uint32_t)__builtin_ctz((uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)));
 }
+static inline __m128i set__lesser(__m128i a, __m128i b)
+{
+    __m128i is_b = _mm_cmpgt_epi32(a, b);
+    return _mm_or_si128(_mm_and_si128(is_b, b), _mm_andnot_si128(is_b, a));
+}
+
+/* Which of the recent blocks have the least key from `key` on (a mask); 0 = none has. Keys below 0:
+ * their distance from `key` is below 0 when it is taken from INT32_MIN on and counts. */
+static inline uint32_t set__nearest_recent(const set_t *set, int32_t key)
+{
+    const __m128i *keys = (const __m128i *)set->recent_key;
+    const __m128i shift = _mm_set1_epi32((int32_t)(UINT32_C(0x80000000) - (uint32_t)key));
+    __m128i a = _mm_add_epi32(_mm_loadu_si128(keys), shift);
+    __m128i b = _mm_add_epi32(_mm_loadu_si128(keys + 1), shift);
+    __m128i c = _mm_add_epi32(_mm_loadu_si128(keys + 2), shift);
+    __m128i d = _mm_add_epi32(_mm_loadu_si128(keys + 3), shift);
+    __m128i least = set__lesser(set__lesser(a, b), set__lesser(c, d));
+    least = set__lesser(least, _mm_shuffle_epi32(least, _MM_SHUFFLE(1, 0, 3, 2)));
+    least = set__lesser(least, _mm_shuffle_epi32(least, _MM_SHUFFLE(2, 3, 0, 1)));
+    if (_mm_cvtsi128_si32(least) >= 0)
+        return 0;
+    __m128i low = _mm_packs_epi32(_mm_cmpeq_epi32(a, least), _mm_cmpeq_epi32(b, least));
+    __m128i high = _mm_packs_epi32(_mm_cmpeq_epi32(c, least), _mm_cmpeq_epi32(d, least));
+    return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high));
+}
 #else
+static inline uint32_t set__nearest_recent(const set_t *set, int32_t key)
+{
+    int32_t least = 0;
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < SET_RECENT; i++) {
+        int32_t k = set->recent_key[i];
+        if (k < key || k > least || k == SET_NO_KEY)
+            continue;
+        mask = (k < least ? 0 : mask) | UINT32_C(1) << i;
+        least = k;
+    }
+    return mask;
+}
+
 static inline uint32_t set__count_below(const int32_t *keys, int32_t key)
 {
     uint32_t n = 0;
@@ -53,15 +96,22 @@ static inline uint32_t set__slot_of(const uint32_t *blocks, uint32_t block)
 }
 #endif
 
+/* Only keys below 0 (blocks of less than 1 TiB) are, so that their differences have 32 bits. */
+static inline bool set__may_be_recent(int32_t key)
+{
+    return key < 0 && key != SET_NO_KEY;
+}
+
 /* Copy SET_CHUNK words; the two places may overlap. */
 static inline void set__move(void *to, const void *from)
 {
     typedef uint32_t lanes_t __attribute__((vector_size(16), aligned(4), may_alias));
-    lanes_t kept[SET_CHUNK / 4];
-    for (int i = 0; i < SET_CHUNK / 4; i++)
-        kept[i] = ((const lanes_t *)from)[i];
-    for (int i = 0; i < SET_CHUNK / 4; i++)
-        ((lanes_t *)to)[i] = kept[i];
+    const lanes_t *f = from;
+    lanes_t *t = to, a = f[0], b = f[1], c = f[2], d = f[3];
+    t[0] = a;
+    t[1] = b;
+    t[2] = c;
+    t[3] = d;
 }
 
 /* How many index entries have a key below `key`: steps of fixed length in the padded index, one
@@ -120,7 +170,8 @@ static inline cursor_t set_lower_bound(const sim_alloc_t *a, const set_t *set, i
     return (cursor_t){ entry + !is_here, is_here ? slot : 0 };
 }
 
-static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+/* Into its chunk. */
+static inline void set_insert_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
 {
     uint64_t addr = a->blocks[block].addr;
     uint32_t entry = set__find_entry(set, key, addr);
@@ -138,6 +189,26 @@ static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t 
     a->blocks[block].chunk = id;
 }
 
+/* Among the recent blocks, of which one that has been there for long gives way if need be. */
+static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+{
+    if (__builtin_expect(!set__may_be_recent(key), 0)) {
+        set_insert_settled(a, set, key, block);
+        return;
+    }
+    uint32_t place = set->recent_oldest;
+    if (set->recent_unused != 0) {
+        place = (uint32_t)__builtin_ctz(set->recent_unused);
+        set->recent_unused &= set->recent_unused - 1;
+    } else {
+        set->recent_oldest = (place + 1) % SET_RECENT;
+        set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
+    }
+    set->recent_key[place] = key;
+    set->recent_block[place] = block;
+    a->blocks[block].chunk = SET_RECENT_BIT | place;
+}
+
 static inline void set__erase_slot(chunk_t *c, uint32_t slot)
 {
     set__move(&c->key[slot], &c->key[slot + 1]);
@@ -151,18 +222,17 @@ static inline bool set__wants_tidying(const set_t *set, const chunk_t *c)
 
 static inline void set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
 {
-    chunk_t *c = &a->chunks.at[a->blocks[block].chunk];
+    uint32_t chunk = a->blocks[block].chunk;
+    if (chunk & SET_RECENT_BIT) {
+        uint32_t place = chunk & ~SET_RECENT_BIT;
+        set->recent_key[place] = SET_NO_KEY;
+        set->recent_unused |= UINT32_C(1) << place;
+        return;
+    }
+    chunk_t *c = &a->chunks.at[chunk];
     set__erase_slot(c, set__slot_of(c->block, block));
     if (__builtin_expect(set__wants_tidying(set, c), 0))
         sim__set_tidy(a, set, set__find_entry(set, key, a->blocks[block].addr));
-}
-
-static inline void set_erase_at(sim_alloc_t *a, set_t *set, cursor_t at)
-{
-    chunk_t *c = &a->chunks.at[set->chunk[at.entry]];
-    set__erase_slot(c, at.slot);
-    if (__builtin_expect(set__wants_tidying(set, c), 0))
-        sim__set_tidy(a, set, at.entry);
 }
 
 /* The block under a cursor, NONE at the end. */
@@ -192,6 +262,34 @@ static inline bool set_prev(const sim_alloc_t *a, const set_t *set, cursor_t *at
         return false;
     *at = (cursor_t){ at->entry - 1, n - 1 };
     return true;
+}
+
+/* The first of the recent blocks from `key` on, NONE = there is none. */
+static inline uint32_t set__first_recent(const sim_alloc_t *a, const set_t *set, int32_t key)
+{
+    uint32_t mask = set__may_be_recent(key) ? set__nearest_recent(set, key) : 0;
+    if (mask == 0)
+        return NONE;
+    uint32_t first = set->recent_block[__builtin_ctz(mask)];
+    for (mask &= mask - 1; mask != 0; mask &= mask - 1) {
+        uint32_t other = set->recent_block[__builtin_ctz(mask)];
+        if (a->blocks[other].addr < a->blocks[first].addr)
+            first = other;
+    }
+    return first;
+}
+
+/* The first block of all from `key` (that of a size above 0) on, NONE = there is none. */
+static inline uint32_t set_first(const sim_alloc_t *a, const set_t *set, int32_t key)
+{
+    uint32_t settled = set_at(a, set, set_lower_bound(a, set, key));
+    uint32_t recent = set__first_recent(a, set, key);
+    if (recent == NONE || settled == NONE)
+        return recent == NONE ? settled : recent;
+    const block_t *r = &a->blocks[recent], *s = &a->blocks[settled];
+    if (r->size != s->size)
+        return r->size < s->size ? recent : settled;
+    return r->addr < s->addr ? recent : settled;
 }
 
 /* Sizes in units of 512 bytes from INT32_MIN up, for signed comparisons. No block is larger than

@@ -287,10 +287,13 @@ static inline uint64_t extended_size(const sim_alloc_t *a, const block_t *b)
     return b->size + a->blocks[b->next].size;
 }
 
-/* From an expandable block at `at` on: with expandable segments, the local minimum of the size that
- * it can grow to; without, the first block that is not expandable. */
-static cursor_t step_expandable(const sim_alloc_t *a, const set_t *set, cursor_t at)
+/* From the first block that `size` fits into on, which is expandable: with expandable segments, the
+ * local minimum of the size that it can grow to; without, the first block that is not expandable.
+ */
+static uint32_t step_expandable(sim_alloc_t *a, set_t *set, uint64_t size)
 {
+    sim__set_settle(a, set);
+    cursor_t at = set_lower_bound(a, set, size_key(size));
     uint32_t id = set_at(a, set, at);
     while (id != NONE && a->blocks[id].segment != NONE) {
         cursor_t next = set_next(a, set, at);
@@ -298,11 +301,11 @@ static cursor_t step_expandable(const sim_alloc_t *a, const set_t *set, cursor_t
         if (a->conf.expandable_segments &&
             (next_id == NONE ||
              extended_size(a, &a->blocks[next_id]) >= extended_size(a, &a->blocks[id])))
-            return at;
+            return id;
         at = next;
         id = next_id;
     }
-    return at;
+    return id;
 }
 
 static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
@@ -310,21 +313,16 @@ static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, u
     if (__builtin_expect(a->gc_on, 0))
         a->calls[pool]++;
     set_t *set = &a->free_sets[N_POOLS * stream + pool];
-    cursor_t at = set_lower_bound(a, set, size_key_wanted(size));
-    uint32_t id = set_at(a, set, at);
+    uint32_t id = set_first(a, set, size_key_wanted(size));
+    if (id != NONE && a->blocks[id].segment != NONE)
+        id = step_expandable(a, set, size);
     if (id == NONE)
         return NONE;
-    if (a->blocks[id].segment != NONE) {
-        at = step_expandable(a, set, at);
-        id = set_at(a, set, at);
-        if (id == NONE)
-            return NONE;
-    }
     uint64_t have = a->blocks[id].size;
     if (have >= a->conf.max_split_bytes &&
         (size < a->conf.max_split_bytes || have - size >= a->conf.max_non_split_rounding_bytes))
         return NONE;
-    set_erase_at(a, set, at);
+    set_erase(a, set, size_key(have), id);
     return id;
 }
 
@@ -352,9 +350,10 @@ static uint32_t alloc_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint
     return sim__block_new(a, addr, bytes, stream, pool);
 }
 
-static uint64_t largest_free(const sim_alloc_t *a, uint32_t stream, uint32_t pool)
+static uint64_t largest_free(sim_alloc_t *a, uint32_t stream, uint32_t pool)
 {
-    const set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    set_t *set = &a->free_sets[N_POOLS * stream + pool];
+    sim__set_settle(a, set);
     cursor_t at = { set->n, 0 };
     return set_prev(a, set, &at) ? a->blocks[set_at(a, set, at)].size : 0;
 }
@@ -426,8 +425,8 @@ static inline void split(sim_alloc_t *a, uint32_t id, uint64_t size)
 /* active's peaks while something waits for events; at other times they are those of allocated. */
 static void note_active(sim_alloc_t *a, active_stat_t *active, stat_id_t id, uint32_t pool)
 {
-    uint64_t here = a->stat[id][pool].current + active->waiting[pool];
-    uint64_t all = here + a->stat[id][!pool].current + active->waiting[!pool];
+    uint64_t here = a->stat[pool][id].current + active->waiting[pool];
+    uint64_t all = here + a->stat[!pool][id].current + active->waiting[!pool];
     active->peak[pool] = base_u64_max(active->peak[pool], here);
     active->all_peak = base_u64_max(active->all_peak, all);
 }
