@@ -332,7 +332,7 @@ static void add_context_parallel(coll_build_t *b)
     if (b->job->cp == COLL_CP_ALL_GATHER)
         use(group(b, TOPO_GROUP_CP), COLL_OP_ALL_GATHER, b->job->activation_bytes, NULL, 1,
             COLL_AT_FORWARD);
-    if (b->job->cp == COLL_CP_ALL_TO_ALL || b->job->has_mamba)
+    if (b->job->cp == COLL_CP_ALL_TO_ALL || b->job->splits_heads)
         use(group(b, TOPO_GROUP_CP), COLL_OP_ALL_TO_ALL, 0, NULL, 1, COLL_AT_FORWARD);
     if (b->job->cp != COLL_CP_RING)
         return;

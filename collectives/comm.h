@@ -40,7 +40,7 @@ typedef struct {
     bool overlap_grad_reduce, sequence_parallel;
     bool tied_embeddings; /* the first and the last stage hold the same word embeddings */
     coll_cp_t cp;
-    bool has_mamba;            /* whose heads go over the context parallel ranks */
+    bool splits_heads;         /* context parallel ranks take heads: Mamba-2, gated delta nets */
     bool interleaved;          /* virtual pipeline: the last stage sends to the first */
     bool unbatched_p2p;        /* overlap_p2p_communication */
     uint64_t activation_bytes; /* a tensor-parallel all-reduce of activations */

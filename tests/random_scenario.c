@@ -373,10 +373,22 @@ static void make_rarities(maker_t *m)
     }
 }
 
+static void set_delta_net_heads(maker_t *m)
+{
+    uint64_t keys = m->tp * m->cp * PICK(m, 1, 2);
+    set_count(m, "linear_num_key_heads", keys);
+    set_count(m, "linear_num_value_heads", keys * PICK(m, 1, 3));
+    set_count(m, "linear_key_head_dim", PICK(m, 16, 64));
+    set_count(m, "linear_value_head_dim", PICK(m, 16, 128));
+}
+
 /* A hybrid of Mamba-2 and other layers; the pattern gives stages and number of layers. */
 static void make_hybrid(maker_t *m)
 {
-    static const char kinds[] = "MM*-";
+    static const char kinds[] = "MM*-G"; /* G only with an activation that it takes */
+    bool takes_silu =
+        m->s->activation_func == SIM_ACT_SWIGLU || m->s->activation_func == SIM_ACT_SILU;
+    uint64_t n_kinds = takes_silu && !m->s->deterministic_mode ? 5 : 4;
     char text[64];
     size_t n = 0, n_layers;
     if (m->vpp > 1 || m->s->num_experts > 0 || !chance(m, 12))
@@ -385,14 +397,14 @@ static void make_hybrid(maker_t *m)
         if (stage > 0)
             text[n++] = '|';
         for (uint64_t k = 1 + random_below(&m->r, 4); k > 0; k--)
-            text[n++] = kinds[random_below(&m->r, 4)];
+            text[n++] = kinds[random_below(&m->r, n_kinds)];
     }
     n_layers = n - (m->pp - 1);
     size_t depth = n, n_depth_layers = 1 + random_below(&m->r, 3);
     for (uint64_t i = 0; i < m->s->mtp_num_layers; i++) {
         text[n++] = '/';
         for (size_t k = 1; k <= n_depth_layers; k++)
-            text[n++] = i == 0 ? kinds[random_below(&m->r, 4)] : text[depth + k];
+            text[n++] = i == 0 ? kinds[random_below(&m->r, n_kinds)] : text[depth + k];
     }
     text[n] = '\0';
     set(m, "hybrid_layer_pattern", text);
@@ -401,6 +413,21 @@ static void make_hybrid(maker_t *m)
     set_count(m, "mamba_num_groups", m->tp * (chance(m, 50) ? m->cp : 1));
     set_count(m, "mamba_head_dim", PICK(m, 8, 64));
     set_count(m, "mamba_state_dim", PICK(m, 16, 128));
+    set_delta_net_heads(m);
+}
+
+/* Layers of linear attention in a GPT. */
+static void make_linear(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    bool takes_silu = s->activation_func == SIM_ACT_SWIGLU || s->activation_func == SIM_ACT_SILU;
+    if (!takes_silu || s->deterministic_mode || s->multi_latent_attention ||
+        s->hybrid_layer_pattern != NULL || s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE ||
+        !chance(m, 12))
+        return;
+    set(m, "experimental_attention_variant", "gdn");
+    set_count(m, "linear_attention_freq", 1 + random_below(&m->r, 4));
+    set_delta_net_heads(m);
 }
 
 static void make_torch_fsdp(maker_t *m)
@@ -445,6 +472,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_fsdp(&m);
     make_torch_fsdp(&m);
     make_hybrid(&m);
+    make_linear(&m);
     make_rarities(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     make_fp4(&m);

@@ -69,7 +69,17 @@ expect "a pattern makes a hybrid" 0 '^hybrid_layer_pattern = M-M\*$' "$MBSIM" im
 expect "it runs" 0 'FITS' "$MBSIM" run hybrid.ini
 expect "stages follow from the pattern" 2 'hybrid_layer_pattern: ' "$MBSIM" run --set 'hybrid_layer_pattern=M|-|M' --set pp=2 hybrid.ini
 expect "an unknown kind of layer is named" 2 "hybrid_layer_pattern: 'x' is no kind of layer" "$MBSIM" run --set hybrid_layer_pattern=Mx hybrid.ini
-expect "a kind that is not simulated is named" 2 "hybrid_layer_pattern: 'G' is not simulated" "$MBSIM" run --set hybrid_layer_pattern=MG hybrid.ini
+expect "a kind that is not simulated is named" 2 "hybrid_layer_pattern: 'D' is not simulated" "$MBSIM" run --set hybrid_layer_pattern=MD hybrid.ini
+expect "a gated delta net wants silu" 2 'activation_func: must be swiglu or silu' "$MBSIM" run --set hybrid_layer_pattern=MG --set activation_func=gelu hybrid.ini
+echo "$arguments --vocab-size 1000 --tokenizer-type NullTokenizer --swiglu --disable-bias-linear --experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-num-value-heads 16" >gdn.sh
+expect "linear attention is imported" 0 '^linear_attention_freq = 4$' "$MBSIM" import gdn.sh
+"$MBSIM" import gdn.sh >gdn.ini
+expect "and simulated" 0 'delta_net' "$MBSIM" run gdn.ini
+expect "its heads are split" 2 'linear_num_key_heads: 3 is not a multiple' "$MBSIM" run --set tp=2 --set linear_num_key_heads=3 gdn.ini
+expect "and repeated" 2 'linear_num_value_heads: 16 is not a multiple of linear_num_key_heads 6' "$MBSIM" run --set linear_num_key_heads=6 gdn.ini
+expect "its layers are named" 2 'experimental_attention_variant: gdn needs linear_attention_freq' "$MBSIM" run --set linear_attention_freq=none gdn.ini
+expect "all of them" 2 'linear_attention_freq: names 3 of 8 layers' "$MBSIM" run --set 'linear_attention_freq=[1,1,0]' gdn.ini
+expect "a frequency needs the variant" 2 'linear_attention_freq: needs experimental_attention_variant = gdn' "$MBSIM" run --set experimental_attention_variant=none gdn.ini
 echo "pretrain_mamba.py $hybrid --hybrid-layer-pattern M-M* --mtp-num-layers 2 --mtp-hybrid-override-pattern *- --mtp-use-repeated-layer --position-embedding-type none --mamba-state-dim 16 --mamba-num-groups 2 --vocab-size 1000 --tokenizer-type NullTokenizer" >depths.sh
 expect "older spelling of a hybrid's depths" 0 '^hybrid_layer_pattern = M-M\*/\*-/\*-$' "$MBSIM" import depths.sh
 sed 's,M-M\*,M-M*/E/E,; s/num-layers 2/num-layers 3/; s/--mtp-hybrid-override-pattern .-//' depths.sh >pattern.sh

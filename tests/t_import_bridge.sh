@@ -131,11 +131,13 @@ expect "deepseek_v2 adds its shared experts up" 0 '^moe_shared_expert_intermedia
 expect "kimi_k2" 0 '^num_experts = 384$' ./hf kimi-k2
 expect "gpt_oss has biases" 0 '^add_bias_linear = true$' ./hf gpt-oss-20b
 expect "glm4_moe rotates half" 0 '^rotary_percent = 0.5$' ./hf glm-4.5-air
+expect "qwen3_next has linear attention" 0 '^experimental_attention_variant = gdn$' ./hf qwen3-next-80b-a3b
+expect "in three layers of four" 0 '^linear_attention_freq = .1..3..0..1..1..3' ./hf qwen3-next-80b-a3b
 expect "gemma gates gelu" 0 '^activation_func = geglu$' ./hf gemma-7b
 expect "what is not simulated is named" 2 'not simulated: norms after attention and after the MLP' ./hf gemma-2-9b
 expect "--lenient goes on" 0 '^; NOT SIMULATED: .*capped logits' "$MBSIM" import --lenient "$data/hf/gemma-2-9b.json"
 expect "the run has to be said" 0 'says nothing about the run' ./hf llama3-8b
-for model in mixtral-8x7b qwen3-30b-a3b deepseek-v2-lite gpt-oss-20b glm-4.5-air; do
+for model in mixtral-8x7b qwen3-30b-a3b qwen3-next-80b-a3b deepseek-v2-lite gpt-oss-20b glm-4.5-air; do
 	"$MBSIM" import --world-size 256 --set parallel.expert_model_parallel_size=8 \
 		--set device.memory_bytes=2TiB "$data/hf/$model.json" >hf.ini 2>/dev/null
 	expect "$model can be simulated" 0 '.' "$MBSIM" run hf.ini --quiet

@@ -148,7 +148,7 @@ static void lone_messages_have_pairs(void)
     job.cp = COLL_CP_ALL_GATHER;
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_GATHER);
     job.cp = COLL_CP_RING;
-    job.has_mamba = true;
+    job.splits_heads = true;
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);
     CU_ASSERT_PTR_NOT_NULL(find(&job, 0, "cp pair next"));
 }

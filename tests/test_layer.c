@@ -372,6 +372,44 @@ static void mamba_layer(void)
     expect(settings, dense(&whole, GATED));
 }
 
+/* A gated delta net keeps its input and that normed; what the projection made; normed queries and
+ * keys, with a number a head, and those repeated for the values' heads; values, gate and write
+ * strength; the sums of the decay; the triangles' inverses; the rule's output, normed, and gated.
+ */
+static uint64_t delta_net(uint64_t tokens, uint64_t local, uint64_t keys, uint64_t values,
+                          bool norm_is_saved)
+{
+    enum { K = 32, V = 16, CHUNK = 64 };
+    uint64_t conv = 2 * keys * K + values * V, rows = conv + values * V + 2 * values;
+    uint64_t norm = 2 * tokens * values * V + 4 * tokens * values + 2 * tokens * values * V;
+    return 2 * 2 * local * H + 4 * local + 2 * tokens * rows + 2 * tokens * 2 * keys * K +
+           4 * tokens * 2 * keys + 2 * 2 * tokens * values * K + 2 * 2 * tokens * values * V +
+           2 * tokens * values + 4 * tokens * values + 2 * tokens * values * CHUNK +
+           2 * tokens * values * V + (norm_is_saved ? norm : 0);
+}
+
+static void delta_net_layer(void)
+{
+#define DELTA                                                                                      \
+    "linear_num_key_heads=4 linear_num_value_heads=8 linear_key_head_dim=32 "                      \
+    "linear_value_head_dim=16 "
+    expect(DELTA "world_size=3 hybrid_layer_pattern=G|G|G", delta_net(S, S, 4, 8, true));
+    expect(DELTA "world_size=6 tp=2 sequence_parallel=true hybrid_layer_pattern=G|G|G",
+           delta_net(S, S / 2, 2, 4, true));
+    /* Under context parallelism all tokens of half of the heads. */
+    expect(DELTA "world_size=6 cp=2 hybrid_layer_pattern=G|G|G", delta_net(S, S / 2, 2, 4, true));
+    expect(DELTA "world_size=3 hybrid_layer_pattern=G|G|G recompute_granularity=selective "
+                 "recompute_modules=gdn_norm_out",
+           delta_net(S, S, 4, 8, false));
+    /* In the place of attention: what the MLP saves is there as well. */
+    uint64_t mlp = saved("world_size=3 num_layers=4 hybrid_layer_pattern=M|G-|M") -
+                   saved("world_size=3 hybrid_layer_pattern=M|G|M");
+    uint64_t with_mlp =
+        saved("world_size=3 experimental_attention_variant=gdn linear_attention_freq=3");
+    CU_ASSERT_EQUAL(with_mlp, saved("world_size=3 hybrid_layer_pattern=M|G|M") + mlp);
+#undef DELTA
+}
+
 static CU_TestInfo tests[] = {
     { "dense layer", dense_layer },
     { "tensor and sequence parallel", tensor_and_sequence_parallel },
@@ -392,6 +430,7 @@ static CU_TestInfo tests[] = {
     { "padding mask of BERT", padding_mask_of_bert },
     { "cross attention of T5", cross_attention_of_t5 },
     { "Mamba layer", mamba_layer },
+    { "gated delta net", delta_net_layer },
     CU_TEST_INFO_NULL,
 };
 

@@ -168,6 +168,17 @@ static void published_latent_attention(void)
     check_counts(deepseek_v3, layouts, UINT64_C(671026419200) - 58 * 256);
 }
 
+static void published_linear_attention(void)
+{
+    static const char *const layouts[] = {
+        "world_size=8",
+        "world_size=64 tp=2 pp=2 ep=16 etp=1 sequence_parallel=true moe_grouped_gemm=true",
+        NULL,
+    };
+    check_counts("preset=qwen3-next-80b-a3b padded_vocab_size=151936", layouts,
+                 UINT64_C(79674391296));
+}
+
 /* GPT-2's 50,257 tokens: the next multiple of 128 times the tensor-parallel size. */
 static void vocabulary_is_padded(void)
 {
@@ -459,6 +470,7 @@ static CU_TestInfo tests[] = {
     { "GPT-3 with its own vocabulary", gpt3_with_its_own_vocabulary },
     { "published mixtures of experts", published_mixtures_of_experts },
     { "published latent attention", published_latent_attention },
+    { "published linear attention", published_linear_attention },
     { "the vocabulary is padded", vocabulary_is_padded },
     { "fewer groups than tensor-parallel ranks", fewer_groups_than_tensor_parallel_ranks },
     { "biases and norms are vectors", biases_and_norms_are_vectors },

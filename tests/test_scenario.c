@@ -160,7 +160,7 @@ static const struct {
                                         "gelu, swiglu, geglu, squared_relu or silu" },
     { "recompute_granularity = selective\nrecompute_modules = core_attn,mhc\n",
       "t.ini:11: recompute.recompute_modules: 'mhc' is known to Megatron-LM but not simulated; use "
-      "core_attn, mlp, layernorm, moe, moe_act, shared_experts or mla_up_proj" },
+      "core_attn, mlp, layernorm, moe, moe_act, shared_experts, mla_up_proj or gdn_norm_out" },
     { "num_query_groups = 3\n",
       "t.ini:10: model.num_query_groups: 3 does not divide num_attention_heads 8" },
     { "padded_vocab_size = 999\n",
@@ -519,7 +519,8 @@ static void a_hugging_face_config_is_read(void)
     CU_ASSERT_FALSE(read_text(text));
     CU_ASSERT_TRUE(
         says("t.ini:2: model.hf_config: model_type 'mamba2' is not simulated; these are: llama "
-             "mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 kimi_k2 "
+             "mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next deepseek_v2 deepseek_v3 "
+             "kimi_k2 "
              "gpt_oss glm glm4_moe gemma gpt2"));
     finish();
     remove(path);

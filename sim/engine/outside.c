@@ -88,14 +88,6 @@ static uint64_t norm_grad_bytes(const sim_scenario_t *s, uint32_t pp_rank)
     return layers * vectors * s->hidden_size * (s->accumulate_allreduce_grads_in_fp32 ? 4 : 2);
 }
 
-static bool has_mamba(const sim_scenario_t *s)
-{
-    for (uint64_t i = 0; i < sim_n_layers(s); i++)
-        if (sim_layer_kind(s, i) == SIM_LAYER_MAMBA)
-            return true;
-    return false;
-}
-
 void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_job_t *job_p)
 {
     static const coll_moe_t dispatchers[] = {
@@ -123,7 +115,7 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         .sequence_parallel = s->sequence_parallel,
         .tied_embeddings = !s->untie_embeddings_and_output_weights || s->mtp_num_layers > 0,
         .cp = cp_types[s->cp_comm_type],
-        .has_mamba = has_mamba(s),
+        .splits_heads = sim_has_layer(s, SIM_LAYER_MAMBA) || sim_has_delta_net(s),
         .interleaved = s->stages.vpp > 1,
         .unbatched_p2p = s->overlap_p2p_communication,
         .activation_bytes = tokens_of(s) * s->hidden_size * element,

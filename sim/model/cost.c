@@ -452,6 +452,30 @@ static part_t mamba(const sim_cost_t *c, bool fp8)
     return sum;
 }
 
+/* The rule multiplies matrices of a chunk and of the state (training.py, gdn_layer_flops()), and
+ * reads and writes its tensors a few times. */
+static part_t delta_net(const sim_cost_t *c, bool fp8)
+{
+    const sim_dims_t *d = c->dims;
+    const sim_delta_net_dims_t *a = &d->delta_net;
+    double values = (double)(a->value_heads * a->value_dim);
+    part_t sum = column_linear(c, fp8, (double)a->proj_rows, (double)d->h);
+    double bytes = (double)d->tokens *
+                   (double)(a->proj_rows + 2 * a->conv + 8 * a->value_heads * a->value_dim) *
+                   (double)d->e;
+    double rule = matmul(c, false, (double)d->tokens, 4 * values, (double)a->value_dim, 0);
+    add_linear(&sum, (part_t){ .forward = touch(c, bytes) + rule,
+                               .backward = touch(c, 3 * bytes) + 2 * rule });
+    add_linear(&sum, row_linear(c, fp8, (double)d->h, values));
+    if (d->cp > 1) {
+        uint64_t sent = d->tokens * (a->proj_rows + a->value_heads * a->value_dim) * d->e;
+        double comm = coll_all_to_all_seconds(&c->network, &c->cp, sent);
+        sum.forward_comm += comm;
+        sum.backward_comm += comm;
+    }
+    return sum;
+}
+
 /* What a dense layer saves: inputs and outputs of its norms, projections and MLP. Offloaded, it
  * goes to host memory beside the layer's forward and comes back beside its backward pass. */
 static void add_offload(const sim_cost_t *c, part_t *sum, uint32_t index)
@@ -474,16 +498,18 @@ static part_t layer(const sim_cost_t *c, uint32_t index)
         return mamba(c, fp8);
     double hidden = (double)c->dims->hidden_bytes;
     part_t sum = { 0 };
-    part_t norms = norm(c, (kind == SIM_LAYER_TRANSFORMER ? 2 : 1) * hidden);
+    bool has_both = kind == SIM_LAYER_TRANSFORMER || kind == SIM_LAYER_LINEAR_TRANSFORMER;
+    bool is_linear = kind == SIM_LAYER_DELTA_NET || kind == SIM_LAYER_LINEAR_TRANSFORMER;
+    part_t norms = norm(c, (has_both ? 2 : 1) * hidden);
     if (recomputes(c, SIM_MODULE_LAYERNORM))
         add_recomputed(&sum, &norms);
     else
         add(&sum, &norms);
     if (kind != SIM_LAYER_MLP) {
-        add_linear(&sum, attention(c, fp8));
+        add_linear(&sum, is_linear ? delta_net(c, fp8) : attention(c, fp8));
         add_linear(&sum, residual(c));
     }
-    if (kind == SIM_LAYER_ATTENTION)
+    if (kind == SIM_LAYER_ATTENTION || kind == SIM_LAYER_DELTA_NET)
         return sum;
     add_linear(&sum, residual(c));
     part_t inner =
@@ -622,6 +648,18 @@ static double mamba_token_flops(const sim_cost_t *c)
     return 2 * h * (double)a->proj_rows * tp + 7 * inner * (double)a->state + 2 * inner * h;
 }
 
+/* training.py, gdn_layer_flops() */
+static double delta_net_token_flops(const sim_cost_t *c)
+{
+    const sim_scenario_t *s = c->scenario;
+    const sim_delta_net_dims_t *a = &c->dims->delta_net;
+    double h = (double)c->dims->h, tp = (double)c->dims->tp;
+    double values = (double)(a->value_heads * a->value_dim) * tp;
+    return 2 * (h * (double)a->proj_rows * tp +
+                (double)s->linear_conv_kernel_dim * (double)a->conv * tp +
+                4 * values * (double)a->value_dim + h * values);
+}
+
 static double layer_token_flops(const sim_cost_t *c, uint64_t index)
 {
     const sim_scenario_t *s = c->scenario;
@@ -630,8 +668,11 @@ static double layer_token_flops(const sim_cost_t *c, uint64_t index)
     if (kind == SIM_LAYER_MAMBA)
         return mamba_token_flops(c);
     double h = (double)d->h, matrices = (double)d->gate + 1;
-    double flops = kind == SIM_LAYER_MLP ? 0.0 : attention_token_flops(c);
-    if (kind == SIM_LAYER_ATTENTION)
+    bool is_linear = kind == SIM_LAYER_DELTA_NET || kind == SIM_LAYER_LINEAR_TRANSFORMER;
+    double flops = kind == SIM_LAYER_MLP ? 0.0
+                   : is_linear           ? delta_net_token_flops(c)
+                                         : attention_token_flops(c);
+    if (kind == SIM_LAYER_ATTENTION || kind == SIM_LAYER_DELTA_NET)
         return flops;
     if (!sim_layer_is_moe(s, index))
         return flops + 2 * matrices * h * (double)d->ffn;

@@ -108,6 +108,20 @@ static void fill_mamba(sim_dims_t *d, const sim_scenario_t *s)
     m->proj_rows = m->inner + m->conv + m->heads;
 }
 
+static void fill_delta_net(sim_dims_t *d, const sim_scenario_t *s)
+{
+    sim_delta_net_dims_t *a = &d->delta_net;
+    *a = (sim_delta_net_dims_t){
+        .key_heads = s->linear_num_key_heads / d->tp,
+        .value_heads = s->linear_num_value_heads / d->tp,
+        .key_dim = s->linear_key_head_dim,
+        .value_dim = s->linear_value_head_dim,
+    };
+    uint64_t values = a->value_heads * a->value_dim;
+    a->conv = 2 * a->key_heads * a->key_dim + values;
+    a->proj_rows = a->conv + values + 2 * a->value_heads;
+}
+
 static uint64_t router_bytes(const sim_scenario_t *s, uint64_t params_bytes)
 {
     return s->moe_router_dtype == SIM_ROUTER_FP64   ? 8
@@ -221,6 +235,8 @@ static base_status_t init(sim_dims_t *dims_p, const sim_scenario_t *s, uint64_t 
         fill_mla(&d, s);
     if (s->hybrid_layer_pattern != NULL)
         fill_mamba(&d, s);
+    if (sim_has_delta_net(s))
+        fill_delta_net(&d, s);
     if (s->num_experts > 0)
         fill_moe(&d, s);
     *dims_p = d;

@@ -53,6 +53,13 @@ typedef struct {
     uint64_t proj_rows; /* of the input projection: z, x, B, C and dt */
 } sim_mamba_dims_t;
 
+/* Gated delta net, on one rank. */
+typedef struct {
+    uint64_t key_heads, value_heads, key_dim, value_dim;
+    uint64_t conv;      /* channels of the convolution: queries, keys and values */
+    uint64_t proj_rows; /* of the input projection: those, gate, write strength and decay */
+} sim_delta_net_dims_t;
+
 typedef struct {
     uint64_t tp, cp;
     bool sp;               /* sequence parallel and tp > 1 */
@@ -87,6 +94,7 @@ typedef struct {
 
     sim_mla_dims_t mla;
     sim_mamba_dims_t mamba;
+    sim_delta_net_dims_t delta_net;
     sim_moe_dims_t moe;
 } sim_dims_t;
 

@@ -63,12 +63,19 @@ static sim_ref_t attention_forward(sim_model_t *m, sim_layer_save_t *save, sim_r
     return out;
 }
 
+/* A layer whose attention is linear. */
+static bool is_linear(const sim_layer_save_t *save)
+{
+    return save->kind == SIM_LAYER_DELTA_NET || save->kind == SIM_LAYER_LINEAR_TRANSFORMER;
+}
+
 static sim_ref_t attention_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
                                          bool grad)
 {
     sim_ref_t residual = sim_keep(m->b, x);
-    sim_ref_t out = m->d->mla.is_used ? sim_mla_forward(m, &save->mla, x, grad)
-                                      : attention_forward(m, save, x, grad);
+    sim_ref_t out = is_linear(save)     ? sim_delta_net_forward(m, &save->delta_net, x, grad)
+                    : m->d->mla.is_used ? sim_mla_forward(m, &save->mla, x, grad)
+                                        : attention_forward(m, save, x, grad);
     m->b->module = SIM_MOD_RESIDUAL;
     out = sim_bda_forward(m, &save->attention_bda, out, residual, "attention_residual");
     if (!grad)
@@ -120,6 +127,11 @@ static sim_ref_t mlp_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_r
     return out;
 }
 
+static bool has_mlp(const sim_layer_save_t *save)
+{
+    return save->kind != SIM_LAYER_ATTENTION && save->kind != SIM_LAYER_DELTA_NET;
+}
+
 sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
     if (save->kind == SIM_LAYER_MAMBA)
@@ -128,7 +140,7 @@ sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
         x = attention_block_forward(m, save, x, grad);
     if (save->is_decoder)
         x = sim_cross_forward(m, &save->cross, x);
-    return save->kind == SIM_LAYER_ATTENTION ? x : mlp_block_forward(m, save, x, grad);
+    return has_mlp(save) ? mlp_block_forward(m, save, x, grad) : x;
 }
 
 /* The residual's gradient is added into the branch's, which nobody else holds. */
@@ -187,7 +199,9 @@ static sim_ref_t attention_block_backward(sim_model_t *m, sim_layer_save_t *save
     m->b->module = SIM_MOD_RESIDUAL;
     sim_ref_t g = sim_bda_backward(m, &save->attention_bda, d_out);
     sim_offload_before_backward(m, SIM_OFFLOAD_ATTN_NORM);
-    g = m->d->mla.is_used ? sim_mla_backward(m, &save->mla, g) : attention_backward(m, save, g);
+    g = is_linear(save)     ? sim_delta_net_backward(m, &save->delta_net, g)
+        : m->d->mla.is_used ? sim_mla_backward(m, &save->mla, g)
+                            : attention_backward(m, save, g);
     sim_offload_after_backward(m, SIM_OFFLOAD_ATTN_NORM);
     return add_residual(m, g, d_out);
 }
@@ -196,7 +210,7 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
 {
     if (save->kind == SIM_LAYER_MAMBA)
         return sim_mamba_backward(m, &save->mamba, d_out);
-    if (save->kind != SIM_LAYER_ATTENTION)
+    if (has_mlp(save))
         d_out = mlp_block_backward(m, save, d_out);
     if (save->is_decoder)
         d_out = sim_cross_backward(m, &save->cross, d_out);

@@ -277,16 +277,34 @@ static void add_mamba(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     add_weight(l, s, "mixer.out_proj.weight", SIM_SPLIT_COLS, d->h, m->inner);
 }
 
+/* ssm/gated_delta_net/common.py */
+static void add_delta_net(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    const sim_delta_net_dims_t *a = &d->delta_net;
+    l->module = SIM_MOD_DELTA_NET;
+    add_vector(l, "self_attention.dt_bias", a->value_heads);
+    add_vector(l, "self_attention.A_log", a->value_heads);
+    add_norm(l, d, "self_attention.in_proj.layer_norm_weight",
+             "self_attention.in_proj.layer_norm_bias", d->h);
+    add_weight(l, s, "self_attention.in_proj.weight", SIM_SPLIT_ROWS, a->proj_rows, d->h);
+    add(l, "self_attention.conv1d.weight", a->conv, s->linear_conv_kernel_dim);
+    add_norm(l, d, "self_attention.out_norm.weight", "self_attention.out_norm.bias", a->value_dim);
+    add_weight(l, s, "self_attention.out_proj.weight", SIM_SPLIT_COLS, d->h,
+               a->value_heads * a->value_dim);
+}
+
 static void add_layer(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
     sim_layer_kind_t kind = sim_layer_kind(s, l->layer);
     if (kind == SIM_LAYER_MAMBA)
         add_mamba(l, s, d);
+    else if (kind == SIM_LAYER_DELTA_NET || kind == SIM_LAYER_LINEAR_TRANSFORMER)
+        add_delta_net(l, s, d);
     else if (kind != SIM_LAYER_MLP && s->multi_latent_attention)
         add_mla(l, s, d);
     else if (kind != SIM_LAYER_MLP)
         add_attention(l, s, d);
-    if (kind == SIM_LAYER_MAMBA || kind == SIM_LAYER_ATTENTION)
+    if (kind == SIM_LAYER_MAMBA || kind == SIM_LAYER_ATTENTION || kind == SIM_LAYER_DELTA_NET)
         return;
     if (sim_layer_is_moe(s, l->layer))
         add_moe(l, s, d);

@@ -24,6 +24,7 @@ static const char *const module_names[SIM_N_MODULES] = {
     [SIM_MOD_EXPERTS] = "experts",
     [SIM_MOD_SHARED_EXPERTS] = "shared_experts",
     [SIM_MOD_MAMBA] = "mamba",
+    [SIM_MOD_DELTA_NET] = "delta_net",
     [SIM_MOD_MTP] = "mtp",
     [SIM_MOD_FINAL_NORM] = "final_norm",
     [SIM_MOD_OUTPUT] = "output_layer",

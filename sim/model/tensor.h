@@ -31,8 +31,9 @@ typedef enum {
     SIM_MOD_DISPATCH, /* tokens on their way to the experts and back */
     SIM_MOD_EXPERTS,
     SIM_MOD_SHARED_EXPERTS,
-    SIM_MOD_MAMBA, /* a Mamba-2 layer: norm, projections, convolution and scan */
-    SIM_MOD_MTP,   /* what multi-token prediction adds around its layers */
+    SIM_MOD_MAMBA,     /* a Mamba-2 layer: norm, projections, convolution and scan */
+    SIM_MOD_DELTA_NET, /* a gated delta net in the place of attention, with its norm */
+    SIM_MOD_MTP,       /* what multi-token prediction adds around its layers */
     SIM_MOD_FINAL_NORM,
     SIM_MOD_OUTPUT, /* output layer: logits */
     SIM_MOD_LOSS,

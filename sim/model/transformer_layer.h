@@ -3,6 +3,7 @@
 #ifndef SIM_MODEL_TRANSFORMER_LAYER_H
 #define SIM_MODEL_TRANSFORMER_LAYER_H
 
+#include "sim/model/delta_net.h"
 #include "sim/model/mamba.h"
 #include "sim/model/mla.h"
 #include "sim/model/moe.h"
@@ -14,7 +15,8 @@ typedef struct {
     sim_norm_linear_t qkv;
     sim_attention_save_t attention;
     sim_row_linear_t proj;
-    sim_mla_save_t mla; /* instead of the three above */
+    sim_mla_save_t mla;             /* instead of the three above */
+    sim_delta_net_save_t delta_net; /* the same */
     sim_bda_t attention_bda;
     bool is_decoder; /* set by the caller: attention to an encoder's output follows */
     sim_cross_save_t cross;

@@ -76,7 +76,6 @@ static const char *const refused[][2] = {
     { "model.heterogeneous_block_specs", "false" },
     { "model.hybrid_context_parallel", "false" },
     { "model.is_hybrid_model", "false" },
-    { "model.linear_attention_freq", "" },
     { "model.memory_efficient_layer_norm", "false" },
     { "model.mlp_chunks_for_training", "1" },
     { "model.qk_l2_norm", "false" },

@@ -36,6 +36,7 @@ enum {
     HAS_ALL_BIASES = 1 << 5, /* attention_bias goes with a bias in every linear */
     HAS_MTP = 1 << 6,
     ASKS_QK_NORM = 1 << 7, /* use_qk_norm */
+    HAS_LINEAR = 1 << 8,   /* layers of linear attention */
 };
 
 typedef struct {
@@ -82,9 +83,16 @@ static const model_type_t model_types[] = {
     { "qwen3", 0, { ROPE, { "qk_layernorm", "true" } }, { NULL } },
     { "qwen3_moe", HAS_MOE, { ROPE, MOE, { "qk_layernorm", "true" } }, { NULL } },
     { "qwen3_next",
-      HAS_MOE,
-      { ROPE, MOE, { "qk_layernorm", "true" }, { "moe_shared_expert_gate", "true" } },
-      { "layers of linear attention (layer_types)" } },
+      HAS_MOE | HAS_LINEAR,
+      { ROPE,
+        MOE,
+        { "qk_layernorm", "true" },
+        { "moe_shared_expert_gate", "true" },
+        { "moe_router_dtype", "fp32" },
+        { "moe_router_load_balancing_type", "global_aux_loss" },
+        { "attention_output_gate", "true" },
+        { "experimental_attention_variant", "gdn" } },
+      { NULL } },
     { "deepseek_v2", HAS_MOE | HAS_MLA, { ROPE, MOE, DEEPSEEK }, { NULL } },
     { "deepseek_v3", HAS_MOE | HAS_MLA | HAS_MTP, { ROPE, MOE, DEEPSEEK, SIGMOID }, { NULL } },
     { "deepseek_v32",
@@ -164,6 +172,11 @@ static const count_t counts[] = {
       false,
       { "shared_expert_intermediate_size" } },
     { "mtp_num_layers", HAS_MTP, 0, false, { "num_nextn_predict_layers" } },
+    { "linear_conv_kernel_dim", HAS_LINEAR, 0, false, { "linear_conv_kernel_dim" } },
+    { "linear_key_head_dim", HAS_LINEAR, 0, false, { "linear_key_head_dim" } },
+    { "linear_value_head_dim", HAS_LINEAR, 0, false, { "linear_value_head_dim" } },
+    { "linear_num_key_heads", HAS_LINEAR, 0, false, { "linear_num_key_heads" } },
+    { "linear_num_value_heads", HAS_LINEAR, 0, false, { "linear_num_value_heads" } },
 };
 
 static void complain(config_t *c, const char *what)
@@ -236,23 +249,33 @@ static bool layer_has_experts(const config_t *c, json_int_t layer)
            step > 0 && (layer + 1) % step == 0 && !is_listed(field(c, "mlp_only_layers"), layer);
 }
 
+static bool layer_is_linear(const config_t *c, json_int_t layer)
+{
+    const char *type = json_string_value(json_array_get(field(c, "layer_types"), (size_t)layer));
+    json_int_t interval = number(c, "full_attention_interval", 4);
+    if (type != NULL)
+        return strcmp(type, "linear_attention") == 0;
+    return interval <= 0 || (layer + 1) % interval != 0;
+}
+
 /* As runs of equal layers, "[0]*3+[1]*58". */
-static void suggest_moe_layers(config_t *c)
+static void suggest_runs(config_t *c, const char *key,
+                         bool (*is_one)(const config_t *c, json_int_t layer))
 {
     json_int_t n = number(c, "num_hidden_layers", 0);
     if (n <= 0 || n > MAX_LAYERS)
         return; /* said elsewhere */
     char *text = base_xstrdup("");
     for (json_int_t first = 0, end = 0; first < n; first = end) {
-        bool experts = layer_has_experts(c, first);
-        while (end < n && layer_has_experts(c, end) == experts)
+        bool one = is_one(c, first);
+        while (end < n && is_one(c, end) == one)
             end++;
         char *longer = base_xasprintf("%s%s[%d]*%" JSON_INTEGER_FORMAT, text, first > 0 ? "+" : "",
-                                      experts, end - first);
+                                      one, end - first);
         free(text);
         text = longer;
     }
-    suggest(c, "moe_layer_freq", text);
+    suggest(c, key, text);
     free(text);
 }
 
@@ -265,7 +288,7 @@ static void suggest_experts(config_t *c)
         snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, shared * width);
         suggest(c, "moe_shared_expert_intermediate_size", text);
     }
-    suggest_moe_layers(c);
+    suggest_runs(c, "moe_layer_freq", layer_has_experts);
 }
 
 static void check_bias(config_t *c, const model_type_t *type)
@@ -327,6 +350,8 @@ static void apply_type(config_t *c, const model_type_t *type)
             suggest_count(c, &counts[i]);
     if (type->has & HAS_MOE)
         suggest_experts(c);
+    if (type->has & HAS_LINEAR)
+        suggest_runs(c, "linear_attention_freq", layer_is_linear);
     if (type->has & ASKS_QK_NORM)
         suggest(c, "qk_layernorm", json_is_true(field(c, "use_qk_norm")) ? "true" : "false");
     const json_t *tie = field(c, "tie_word_embeddings");

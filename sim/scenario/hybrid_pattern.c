@@ -14,14 +14,15 @@
 /* Adds a layer behind the `n` that there are. */
 static base_status_t add_layer(sim_hybrid_t *h, uint32_t n, char letter, base_err_t *err)
 {
-    static const char known[] = "M*-E";
+    static const char known[] = "M*-EG";
     static const uint8_t kinds[] = { SIM_LAYER_MAMBA, SIM_LAYER_ATTENTION, SIM_LAYER_MLP,
-                                     SIM_LAYER_MLP };
+                                     SIM_LAYER_MLP, SIM_LAYER_DELTA_NET };
     const char *at = strchr(known, letter);
     if (at == NULL) {
-        bool is_megatrons = strchr("GD+", letter) != NULL;
+        bool is_megatrons = strchr("D+", letter) != NULL;
         return base_err_set(err, BASE_ERR_INVAL,
-                            "'%c' is %s; use M (Mamba-2), * (attention), - (MLP), E (experts), "
+                            "'%c' is %s; use M (Mamba-2), G (gated delta net), * (attention), "
+                            "- (MLP), E (experts), "
                             "| (next stage) and / (next depth of multi-token prediction)",
                             letter, is_megatrons ? "not simulated" : "no kind of layer here");
     }

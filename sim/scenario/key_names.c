@@ -127,7 +127,6 @@ static const sim_key_refused_t refused[] = {
     { "mtp_*", "none false 0", NULL },
     { "overlap_moe_expert_parallel_comm", "false", NULL },
     { "delay_wgrad_compute", "false", NULL },
-    { "experimental_attention_variant", "none", NULL },
     { "apply_residual_connection_post_layernorm", "false", NULL },
     { "fp32_residual_connection", "false", NULL },
     { "num_microbatches_with_partial_activation_checkpoints", "none 0", "no training script of Megatron-LM uses it" },

@@ -82,6 +82,13 @@ static const row_t keys[] = {
     { "hybrid-override-pattern=", NULL, false, NULL, NULL },
     { "is-hybrid-model", NULL, false, NULL, NULL },
     { "spec*", NULL, false, NULL, NULL },
+    { "experimental-attention-variant=", NULL, false, "model.experimental_attention_variant", NULL },
+    { "linear-attention-freq=", NULL, false, "model.linear_attention_freq", NULL },
+    { "linear-conv-kernel-dim=", NULL, false, "model.linear_conv_kernel_dim", NULL },
+    { "linear-key-head-dim=", NULL, false, "model.linear_key_head_dim", NULL },
+    { "linear-value-head-dim=", NULL, false, "model.linear_value_head_dim", NULL },
+    { "linear-num-key-heads=", NULL, false, "model.linear_num_key_heads", NULL },
+    { "linear-num-value-heads=", NULL, false, "model.linear_num_value_heads", NULL },
     { "mamba-state-dim=", NULL, false, "model.mamba_state_dim", NULL },
     { "mamba-head-dim=", NULL, false, "model.mamba_head_dim", NULL },
     { "mamba-num-groups=", NULL, false, "model.mamba_num_groups", NULL },
@@ -223,7 +230,6 @@ static const row_t unsupported[] = {
     { "use-kitchen-attention", NULL, false, NULL, NULL },
     { "hybrid-attention-ratio=", NULL, false, NULL, "0.0" },
     { "hybrid-mlp-ratio=", NULL, false, NULL, "0.0" },
-    { "experimental-attention-variant=", NULL, false, NULL, NULL },
     { "megatron-fsdp-version=", NULL, false, NULL, "1" },
     { "megatron-fsdp-enable-fine-grained-param-gather", NULL, false, NULL, NULL },
     { "megatron-fsdp-max-pool-double-buffer", NULL, false, NULL, NULL },
@@ -328,9 +334,7 @@ static const struct {
       "dsa-indexer-skip-topk-offset= dsa-indexer-loss-coeff= dsa-indexer-use-sparse-loss "
       "dsa-kernel-backend= dsa-indexer-rope-interleaved dsa-indexer-k-norm-epsilon= "
       "dsa-indexer-k-norm-fp32 no-dsa-indexer-rotate-activation no-dsa-indexer-scoring-relu "
-      "disable-dsa-indexer-rotate-activation disable-dsa-indexer-scoring-relu "
-      "linear-conv-kernel-dim= linear-key-head-dim= linear-value-head-dim= "
-      "linear-num-key-heads= linear-num-value-heads= linear-attention-freq=" },
+      "disable-dsa-indexer-rotate-activation disable-dsa-indexer-scoring-relu" },
     { "cuda-graph-impl",
       "cuda-graph-scope* cuda-graph-modules* cuda-graph-warmup-steps= "
       "delay-offload-until-cuda-graph" },

@@ -62,6 +62,15 @@ static const sim_preset_family_t glm4_moe = {
                                            "moe_aux_loss_coeff=0.0001"
 };
 
+/* Router and loss as Megatron-Bridge has them (models/qwen/qwen3_next_bridge.py). */
+static const sim_preset_family_t qwen3_next = {
+    "qwen3_next", SILU_MODEL EXPERTS
+    "qk_layernorm=true attention_output_gate=true rotary_percent=0.25 "
+    "experimental_attention_variant=gdn linear_attention_freq=4 moe_shared_expert_gate=true "
+    "moe_router_dtype=fp32 moe_router_load_balancing_type=global_aux_loss "
+    "moe_aux_loss_coeff=0.001"
+};
+
 #define GPT3_PAPER "Brown et al. 2020, table 2.1; vocabulary of GPT-2"
 #define BRIDGE_GPT "Megatron-Bridge models/gpt_provider.py; vocabulary of GPT-2"
 #define HF(model)  "config.json of " model " on Hugging Face"
@@ -116,6 +125,8 @@ static const sim_preset_t presets[] = {
       SIGMOID "num_experts=64 moe_router_topk=6 moe_ffn_hidden_size=1408 moe_shared_expert_intermediate_size=2816 moe_layer_freq=[0]*1+[1]*26" },
     { "qwen3-30b-a3b", "qwen3-30b qwen3-30b-a3b-base", &qwen3_moe, 48, 2048, 6144, 32, 4, 128, 151936, 40960, true, HF("Qwen/Qwen3-30B-A3B"), "moe_ffn_hidden_size=768" },
     { "qwen3-235b-a22b", "qwen3-235b", &qwen3_moe, 94, 4096, 12288, 64, 4, 128, 151936, 40960, true, HF("Qwen/Qwen3-235B-A22B"), "moe_ffn_hidden_size=1536" },
+    { "qwen3-next-80b-a3b", "qwen3-next qwen3-next-80b-a3b-instruct qwen3-next-80b-a3b-thinking", &qwen3_next, 48, 2048, 5120, 16, 2, 256, 151936, 262144, true, HF("Qwen/Qwen3-Next-80B-A3B-Instruct") "; its layer of multi-token prediction is left out",
+      "num_experts=512 moe_router_topk=10 moe_ffn_hidden_size=512 moe_shared_expert_intermediate_size=512" },
     { "gpt-oss-20b", "", &gpt_oss, 24, 2880, 2880, 64, 8, 64, 201088, 131072, true, HF("openai/gpt-oss-20b"), "num_experts=32" },
     { "gpt-oss-120b", "", &gpt_oss, 36, 2880, 2880, 64, 8, 64, 201088, 131072, true, HF("openai/gpt-oss-120b"), "num_experts=128" },
     { "glm-4.5", "", &glm4_moe, 92, 5120, 12288, 96, 8, 128, 151552, 131072, true, HF("zai-org/GLM-4.5"),

@@ -49,6 +49,8 @@ void sim_rule_t5_is_plain(sim_rule_context_t *context);
 void sim_rule_t5_is_trained_plainly(sim_rule_context_t *context);
 void sim_rule_hybrid_is_possible(sim_rule_context_t *context);
 void sim_rule_hybrid_is_trained_plainly(sim_rule_context_t *context);
+void sim_rule_delta_net_is_possible(sim_rule_context_t *context);
+void sim_rule_delta_net_can_be_split(sim_rule_context_t *context);
 void sim_rule_mamba_can_be_split(sim_rule_context_t *context);
 void sim_rule_decoder_fits(sim_rule_context_t *context);
 

@@ -106,6 +106,65 @@ void sim_rule_hybrid_is_trained_plainly(sim_rule_context_t *c)
         sim_rule_broken(c, "hybrid_layer_pattern", "is not simulated with offloaded activations");
 }
 
+/* transformer_config.py; ssm/gated_delta_net. The convolution knows silu alone. */
+void sim_rule_delta_net_is_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    bool is_gdn = s->experimental_attention_variant == SIM_VARIANT_GDN;
+    if (s->linear_attention_freq != NULL && (!is_gdn || s->hybrid_layer_pattern != NULL))
+        sim_rule_broken(c, "linear_attention_freq",
+                        "needs experimental_attention_variant = gdn, and no hybrid_layer_pattern");
+    if (is_gdn && s->linear_attention_freq == NULL && s->hybrid_layer_pattern == NULL)
+        sim_rule_broken(c, "experimental_attention_variant", "gdn needs linear_attention_freq");
+    if (s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
+        (s->recompute_modules & SIM_MODULE_GDN_NORM_OUT) && !sim_has_delta_net(s))
+        sim_rule_broken(c, "recompute_modules", "gdn_norm_out needs layers with a gated delta net");
+    if (!sim_has_delta_net(s))
+        return;
+    if (s->model_type != SIM_MODEL_GPT || s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE)
+        sim_rule_broken(c, "experimental_attention_variant",
+                        "gdn needs model_type = gpt and transformer_impl = transformer_engine");
+    if (s->activation_func != SIM_ACT_SWIGLU && s->activation_func != SIM_ACT_SILU)
+        sim_rule_broken(c, "activation_func", "must be swiglu or silu with gated delta nets");
+    if (s->deterministic_mode || s->multi_latent_attention)
+        sim_rule_broken(c, "experimental_attention_variant",
+                        "gdn is not simulated with deterministic_mode or multi_latent_attention");
+    if (s->peft_scheme != SIM_PEFT_NONE || s->fine_grained_activation_offloading ||
+        s->cpu_offloading)
+        sim_rule_broken(c, "experimental_attention_variant",
+                        "gdn is not simulated with adapters or offloaded activations");
+}
+
+void sim_rule_delta_net_can_be_split(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint64_t keys = s->linear_num_key_heads, values = s->linear_num_value_heads;
+    uint64_t ranks = s->tensor_model_parallel_size * s->context_parallel_size;
+    if (!sim_has_delta_net(s))
+        return;
+    if (values % keys != 0)
+        sim_rule_broken(c, "linear_num_value_heads",
+                        U64 " is not a multiple of linear_num_key_heads " U64, values, keys);
+    if (keys % ranks != 0)
+        sim_rule_broken(c, "linear_num_key_heads",
+                        U64 " is not a multiple of tensor_model_parallel_size times "
+                            "context_parallel_size " U64,
+                        keys, ranks);
+    uint64_t projected =
+        2 * keys * s->linear_key_head_dim + 2 * values * s->linear_value_head_dim + 2 * values;
+    if (sim_is_quantized(s) && projected % 16 != 0)
+        sim_rule_broken(c, "linear_num_value_heads",
+                        "makes a projection of " U64
+                        " rows; with fp8 that must be a multiple of 16",
+                        projected);
+    /* The widest tensor is the state of every chunk. */
+    uint64_t bytes, width;
+    if (!base_u64_mul(values * s->linear_key_head_dim, s->linear_value_head_dim, &width) ||
+        !base_u64_mul(width, s->seq_length * s->micro_batch_size, &bytes) ||
+        bytes > UINT64_C(1) << 60)
+        sim_rule_broken(c, "linear_value_head_dim", "makes tensors beyond 1 EiB");
+}
+
 /* ssm/mamba_mixer.py */
 void sim_rule_mamba_can_be_split(sim_rule_context_t *c)
 {

@@ -71,7 +71,11 @@ typedef enum {
     SIM_LAYER_MAMBA,
     SIM_LAYER_ATTENTION,
     SIM_LAYER_MLP,
+    SIM_LAYER_DELTA_NET,
+    SIM_LAYER_LINEAR_TRANSFORMER, /* gated delta net, then an MLP */
 } sim_layer_kind_t;
+
+typedef enum { SIM_VARIANT_NONE, SIM_VARIANT_GDN } sim_attention_variant_t;
 
 typedef enum { SIM_CE_NATIVE, SIM_CE_TE } sim_ce_impl_t;
 
@@ -91,6 +95,7 @@ typedef enum {
     SIM_MODULE_MOE_ACT = 1 << 4,
     SIM_MODULE_SHARED_EXPERTS = 1 << 5,
     SIM_MODULE_MLA_UP_PROJ = 1 << 6,
+    SIM_MODULE_GDN_NORM_OUT = 1 << 7,
 } sim_recompute_module_t;
 
 typedef enum {
@@ -213,6 +218,10 @@ typedef struct {
     bool mla_down_proj_fusion;
     uint64_t mtp_num_layers; /* 0 = none */
     bool mtp_use_repeated_layer;
+    sim_attention_variant_t experimental_attention_variant;
+    const char *linear_attention_freq; /* NULL = not given */
+    uint64_t linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim;
+    uint64_t linear_num_key_heads, linear_num_value_heads;
 
     /* [moe] */
     uint64_t num_experts; /* 0 = dense */
@@ -442,6 +451,19 @@ static inline uint64_t sim_n_layers(const sim_scenario_t *s)
 static inline sim_layer_kind_t sim_layer_kind(const sim_scenario_t *s, uint64_t layer)
 {
     return s->layer_kinds == NULL ? SIM_LAYER_TRANSFORMER : (sim_layer_kind_t)s->layer_kinds[layer];
+}
+
+static inline bool sim_has_layer(const sim_scenario_t *s, sim_layer_kind_t kind)
+{
+    for (uint64_t i = 0; i < sim_n_layers(s); i++)
+        if (sim_layer_kind(s, i) == kind)
+            return true;
+    return false;
+}
+
+static inline bool sim_has_delta_net(const sim_scenario_t *s)
+{
+    return sim_has_layer(s, SIM_LAYER_DELTA_NET) || sim_has_layer(s, SIM_LAYER_LINEAR_TRANSFORMER);
 }
 
 static inline bool sim_layer_is_moe(const sim_scenario_t *s, uint64_t layer)

@@ -95,7 +95,7 @@ static const sim_choice_t modules[] = {
     { "core_attn", SIM_MODULE_CORE_ATTN },       { "mlp", SIM_MODULE_MLP },
     { "layernorm", SIM_MODULE_LAYERNORM },       { "moe", SIM_MODULE_MOE },
     { "moe_act", SIM_MODULE_MOE_ACT },           { "shared_experts", SIM_MODULE_SHARED_EXPERTS },
-    { "mla_up_proj", SIM_MODULE_MLA_UP_PROJ },   { "gdn_norm_out", SIM_CHOICE_NOT_SIMULATED },
+    { "mla_up_proj", SIM_MODULE_MLA_UP_PROJ },   { "gdn_norm_out", SIM_MODULE_GDN_NORM_OUT },
     { "gdp_in_proj", SIM_CHOICE_NOT_SIMULATED }, { "gdp_qkv", SIM_CHOICE_NOT_SIMULATED },
     { "mhc", SIM_CHOICE_NOT_SIMULATED },         { NULL, 0 },
 };
@@ -223,6 +223,11 @@ static const sim_choice_t fp8_formats[] = {
     { "hybrid", SIM_FP8_HYBRID },
     { "e4m3", SIM_FP8_E4M3 },
     { NULL, 0 },
+};
+static const sim_choice_t attention_variants[] = {
+    { "none", SIM_VARIANT_NONE },           { "gdn", SIM_VARIANT_GDN },
+    { "gated_delta_net", SIM_VARIANT_GDN }, { "gdn2", SIM_CHOICE_NOT_SIMULATED },
+    { "dsa", SIM_CHOICE_NOT_SIMULATED },    { NULL, 0 },
 };
 static const sim_choice_t fp4_formats[] = {
     { "none", SIM_FP4_NONE },
@@ -366,7 +371,7 @@ static const sim_key_t keys[] = {
     COUNT("model", max_position_embeddings, "0", 0, MAX_SEQ, "tokens", "seq_length", "rows of learned position embeddings"),
     CHOICE("model", model_type, "gpt", model_types, "kind of Transformer: gpt reads forward, bert both ways, t5 has an encoder and a decoder"),
     BOOL("model", bert_binary_head, "true", "BERT: a second head for the order of two sentences"),
-    TEXT("model", hybrid_layer_pattern, NULL, "a letter for each layer: M Mamba-2, * attention, - MLP, E experts; | between pipeline stages; /, then the layers of each depth of multi-token prediction; num_layers and mtp_num_layers follow"),
+    TEXT("model", hybrid_layer_pattern, NULL, "a letter for each layer: M Mamba-2, G gated delta net, * attention, - MLP, E experts; | between pipeline stages; /, then the layers of each depth of multi-token prediction; num_layers and mtp_num_layers follow"),
     COUNT("model", mamba_state_dim, "128", 1, MAX_WIDTH, NULL, NULL, "Mamba-2: width of the state of a channel"),
     COUNT("model", mamba_head_dim, "64", 1, MAX_WIDTH, NULL, NULL, "Mamba-2: channels of a head"),
     COUNT("model", mamba_num_groups, "8", 1, MAX_HEADS, NULL, NULL, "Mamba-2: groups of heads that share B and C"),
@@ -395,6 +400,13 @@ static const sim_key_t keys[] = {
     COUNT("model", v_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "multi-latent attention: width of a value head"),
     BOOL("model", mla_down_proj_fusion, "false", "multi-latent attention: one down projection for queries, keys and values"),
     COUNT("model", mtp_num_layers, "0", 0, MAX_LAYERS, "layers", "no multi-token prediction", "layers of multi-token prediction"),
+    CHOICE("model", experimental_attention_variant, "none", attention_variants, "attention of the layers that linear_attention_freq names: gdn is the gated delta net"),
+    TEXT("model", linear_attention_freq, NULL, "N: every N-th layer has ordinary attention, the others linear; or a list such as [1,1,1,0]*12, 1 for linear"),
+    COUNT("model", linear_conv_kernel_dim, "4", 1, 64, NULL, NULL, "gated delta net: width of the convolution"),
+    COUNT("model", linear_key_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "gated delta net: width of a query or key head"),
+    COUNT("model", linear_value_head_dim, "128", 1, MAX_WIDTH, NULL, NULL, "gated delta net: width of a value head"),
+    COUNT("model", linear_num_key_heads, "16", 1, MAX_WIDTH, NULL, NULL, "gated delta net: query and key heads"),
+    COUNT("model", linear_num_value_heads, "32", 1, MAX_WIDTH, NULL, NULL, "gated delta net: value heads"),
     BOOL("model", mtp_use_repeated_layer, "false", "one layer of multi-token prediction serves all depths"),
 
     /* [moe] */

@@ -353,6 +353,35 @@ static bool make_hybrid(sim_scenario_t *s, sim_rule_context_t *c, char **layout_
     return true;
 }
 
+/* get_linear_attention_pattern(): which layers of a GPT have linear attention. */
+static bool make_linear_layers(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    static const char *const keys[] = { "num_layers", "mtp_num_layers", "linear_attention_freq",
+                                        NULL };
+    uint64_t every = 0;
+    base_err_t err;
+    if (s->experimental_attention_variant == SIM_VARIANT_NONE || s->layer_kinds != NULL ||
+        s->linear_attention_freq == NULL || !usable(s, keys))
+        return true;
+    uint32_t n = (uint32_t)s->num_layers;
+    bool *is_linear = base_xcalloc(n, sizeof(*is_linear));
+    bool ok = true;
+    if (base_u64_parse(s->linear_attention_freq, &every) && every > 0) {
+        for (uint32_t i = 0; i < n; i++)
+            is_linear[i] = (i + 1) % every != 0;
+    } else if (sim_layer_freq_parse(s->linear_attention_freq, n, is_linear, &err) != BASE_OK) {
+        sim_rule_broken(c, "linear_attention_freq", "%s", err.text);
+        ok = false;
+    }
+    if (ok)
+        s->layer_kinds = base_xcalloc(sim_n_layers(s), sizeof(*s->layer_kinds));
+    for (uint64_t i = 0; ok && i < sim_n_layers(s); i++)
+        s->layer_kinds[i] =
+            is_linear[i < n ? i : n - 1] ? SIM_LAYER_LINEAR_TRANSFORMER : SIM_LAYER_TRANSFORMER;
+    free(is_linear);
+    return ok;
+}
+
 /* After the grid and the rules: they say that the sizes fit each other. */
 static bool make_routing(sim_scenario_t *s, sim_rule_context_t *c)
 {
@@ -377,6 +406,7 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     forget_derived(scenario);
     char *layout;
     bool hybrid = make_hybrid(scenario, &context, &layout);
+    hybrid = make_linear_layers(scenario, &context) && hybrid;
     derive_precision(scenario);
     derive_model(scenario);
     derive_virtual_pipeline(scenario);
@@ -391,7 +421,8 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     bool grid = make_grid(scenario, &context);
     bool experts = make_moe_layers(scenario, &context);
     experts = stages && rules && grid && experts && make_routing(scenario, &context);
-    scenario->broken_rule = !hybrid   ? "hybrid_layer_pattern names known layers"
+    scenario->broken_rule = !hybrid
+                                ? "hybrid_layer_pattern and linear_attention_freq name known layers"
                             : !grid   ? "the parallel sizes fit world_size"
                             : !stages ? "the layers can be split over pipeline and virtual pipeline"
                             : broken != NULL ? broken
