@@ -66,8 +66,39 @@ check "savings add up to what changed" sh -c '
   sum=$(sed -n "s/.*\"then_saved_bytes\": \(-*[0-9]*\).*/\1/p" "$0" | awk "{ n += \$1 } END { printf \"%.0f\", n }")
   [ "$sum" -eq $((before - after)) ]' hard.json
 
+# Recompute is tried in the order of what it saves for each second that it costs.
+moe=$TOP_SRCDIR/scenarios/mla-moe-mtp-8xh100-vpp4.ini
+"$MBSIM" advise "$moe" --set device.memory_bytes=30GiB --json moe.json > moe.txt
+values=$(jq '(1 / .before.estimated_tokens_per_s) as $before
+  | .changes[] | select(.name == "full recompute" | not) | select(.name | startswith("recompute "))
+  | select(.alone) | (1 / .alone.estimated_tokens_per_s - $before) as $cost
+  | if .saved_bytes <= 0 then 0 else .saved_bytes / ([$cost, 1e-18] | max) end' moe.json)
+check "modules to recompute are compared" [ "$(echo "$values" | wc -l)" -ge 5 ]
+check "the best bargain comes first" [ "$(echo "$values" | sort -gr)" = "$values" ]
+check "it is not the order of another job" [ "$(jq -c '[.changes[].name | select(startswith("recompute "))]' moe.json)" != \
+  "$(jq -c '[.changes[].name | select(startswith("recompute "))]' hard.json)" ]
+
+# A costly change gives way to cheaper switches: MLPs alone would do as well.
+big=$TOP_SRCDIR/scenarios/llama3-70b-32xh100-tp4-pp4-vpp5.ini
+"$MBSIM" advise "$big" --json big.json > big.txt
+check "a costly change would do alone" \
+  [ "$(jq -r '.changes[] | select(.name == "recompute mlp") | .alone.status' big.json)" = fits ]
+check "but it is not needed" [ "$(jq '[.changes[] | select(.is_chosen and .name == "recompute mlp")] | length' big.json)" = 0 ]
+check "what stands for it costs less" \
+  [ "$(jq '.after.estimated_tokens_per_s > 0.95 * .before.estimated_tokens_per_s' big.json)" = true ]
+
+# More GPUs are never assumed.
+needs_more() {
+  "$MBSIM" advise "$big" --set device.memory_bytes=30GiB --json more.json "$@" > more.txt
+  jq '[.changes[] | select(.is_chosen) | .settings[] | select(startswith("parallel.world_size"))] | length' more.json
+}
+check "more GPUs are not chosen" [ "$(needs_more)" = 0 ]
+check "but for those who ask" [ "$(needs_more --more-gpus)" = 1 ]
+check "it is said" grep -q 'effect: needs twice as many GPUs' more.txt
+
 expect "a job that fits needs nothing" 0 'nothing has to change' \
   "$MBSIM" advise job.ini --set device.memory_bytes=80GiB
+check "and is told in a line" [ "$("$MBSIM" advise job.ini --set device.memory_bytes=80GiB | wc -l)" -eq 1 ]
 expect "a margin that is asked for counts" 0 '^ 1\. ' \
   "$MBSIM" advise job.ini --set device.memory_bytes=80GiB --margin 60GiB
 expect "nothing helps" 3 'No set of these changes makes it fit' \

@@ -216,4 +216,10 @@ expect "three processes and a full disk end" 1 'cannot be written' \
 
 expect "progress on standard error" 0 "^sweep: $legal of $legal layouts" \
   sh -c '"$0" sweep all.ini --progress always 2>&1 > /dev/null' "$MBSIM"
+
+# Rows are the answer, so that a Slurm task that finds none that fits has not failed.
+sweep none.ini 'tensor_model_parallel_size = 1 2\n'
+expect "where no layout fits the sweep is done all the same" 0 '^2 layouts: 0 fit, 0 at risk, 2 out of memory' \
+  "$MBSIM" sweep none.ini --set device.memory_bytes=512MiB --csv none.csv
+expect "and so is merging" 0 '^2 layouts: 0 fit' "$MBSIM" merge none.csv
 done_testing

@@ -16,6 +16,7 @@ enum { MARGIN_DIVISOR = 100, CODE_OUT_OF_MEMORY = 3 };
 typedef struct {
     sim_options_t common;
     const char *margin;
+    bool more_gpus;
 } advise_options_t;
 
 #define FIELD(name) offsetof(advise_options_t, name)
@@ -23,6 +24,8 @@ typedef struct {
 static const sim_option_t own[] = {
     { "margin", 0, "SIZE", SIM_OPTION_TEXT, FIELD(margin),
       "headroom to reach; default a hundredth of the device" },
+    { "more-gpus", 0, NULL, SIM_OPTION_FLAG, FIELD(more_gpus),
+      "changes that need more GPUs may be chosen" },
 };
 
 static const sim_usage_t usage = {
@@ -49,7 +52,7 @@ static int advise(const sim_scenario_t *scenario, const advise_options_t *o)
                  o->margin);
         return 2;
     }
-    base_status_t status = sim_advise(scenario, margin_bytes, &advice, &err);
+    base_status_t status = sim_advise(scenario, margin_bytes, o->more_gpus, &advice, &err);
     if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", err.text);
         return base_err_exit_code(status);

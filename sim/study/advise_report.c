@@ -66,19 +66,25 @@ static void print_tried(const sim_advice_t *a, FILE *out)
         if (a->changes[i].why_not != NULL)
             fprintf(out, "  %-32s %s\n", a->changes[i].name, a->changes[i].why_not);
     }
-    fputs("* an estimate of the virtual clock\n", out);
+    fputs("* of tokens a second and GPU, an estimate of the virtual clock\n", out);
 }
 
 void sim_advice_text(const sim_advice_t *a, const char *name, FILE *out)
 {
     char margin[BASE_BYTES_TEXT];
     base_bytes_format(a->margin_bytes, margin);
+    if (a->fits_already) {
+        char room[SIGNED_TEXT];
+        fprintf(out,
+                "%s: fits with %s headroom on rank %" PRIu32 ", the fullest: nothing has to "
+                "change.\n",
+                name, signed_size(a->before.headroom_bytes, room), a->before.worst_rank);
+        return;
+    }
     fprintf(out, "%s: ", name);
     print_outcome(&a->before, out);
     fputs("\n", out);
-    if (a->fits_already) {
-        fprintf(out, "It fits with the margin of %s: nothing has to change.\n", margin);
-    } else if (a->fits_after) {
+    if (a->fits_after) {
         fprintf(out, "The cheapest changes found that make it fit with %s to spare:\n", margin);
     } else {
         fprintf(out,
@@ -92,11 +98,10 @@ void sim_advice_text(const sim_advice_t *a, const char *name, FILE *out)
             print_change(&a->changes[i], ++n, out);
     }
     if (n > 0) {
-        double change =
-            a->before.tokens_per_s > 0 ? a->after.tokens_per_s / a->before.tokens_per_s - 1 : 0;
         fputs("\nThen ", out);
         print_outcome(&a->after, out);
-        fprintf(out, "; throughput %+.1f %% (estimate)\n", 100 * change);
+        fprintf(out, "; throughput %+.1f %% (estimate)\n",
+                100 * sim_advice_throughput_change(&a->before, &a->after));
     }
     print_tried(a, out);
 }

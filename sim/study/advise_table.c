@@ -159,6 +159,14 @@ static void recompute_core_attn(const sim_scenario_t *s, sim_change_t *c)
     recompute_too(s, c, SIM_MODULE_CORE_ATTN);
 }
 
+static void recompute_shared_experts(const sim_scenario_t *s, sim_change_t *c)
+{
+    if (s->num_experts == 0 || s->moe_shared_expert_intermediate_size == 0)
+        why_not(c, "for models with shared experts");
+    else
+        recompute_too(s, c, SIM_MODULE_SHARED_EXPERTS);
+}
+
 static void recompute_mlp(const sim_scenario_t *s, sim_change_t *c)
 {
     recompute_too(s, c, SIM_MODULE_MLP);
@@ -339,6 +347,15 @@ static void more_context_parallel(const sim_scenario_t *s, sim_change_t *c)
     double_size(s, c, "context_parallel_size", s->context_parallel_size);
 }
 
+static void more_pipeline_parallel_and_gpus(const sim_scenario_t *s, sim_change_t *c)
+{
+    uint64_t pp = 2 * s->pipeline_model_parallel_size, world = 2 * (uint64_t)s->grid.world_size;
+    add(c, "parallel.pipeline_model_parallel_size=%" PRIu64, pp);
+    add(c, "parallel.world_size=%" PRIu64, world);
+    megatron(c, "--pipeline-model-parallel-size %" PRIu64 " (on %" PRIu64 " GPUs)", pp, world);
+    bridge(c, "model.pipeline_model_parallel_size=%" PRIu64 " (on %" PRIu64 " GPUs)", pp, world);
+}
+
 static void more_pipeline_parallel(const sim_scenario_t *s, sim_change_t *c)
 {
     double_size(s, c, "pipeline_model_parallel_size", s->pipeline_model_parallel_size);
@@ -390,64 +407,87 @@ static void more_tensor_parallel(const sim_scenario_t *s, sim_change_t *c)
     "the data-parallel size halves, so twice as many micro-batches are accumulated for the same "  \
     "global batch"
 
+enum {
+    RECOMPUTE = 1,     /* in an order that depends on the job; beside each other */
+    SWITCH = 2,        /* layout and place of the tensors stay */
+    KEEPS_RESULTS = 4, /* at most the order of a sum changes */
+    NEEDS_GPUS = 8,
+};
+
 static const struct {
     const char *name;
     void (*describe)(const sim_scenario_t *s, sim_change_t *c);
+    unsigned flags;
     const char *effect, *conflict;
 } table[] = {
-    { "expandable segments", expandable_segments,
+    { "expandable segments", expandable_segments, SWITCH | KEEPS_RESULTS,
       "only the allocator changes: less is lost to fragmentation",
       "not with NCCL user buffers (--use-nccl-ub, ddp.nccl_ub) or other memory that is registered "
-      "or shared by address, such as an inference engine's sleep mode" },
-    { "LoRA input re-gather", input_regather,
-      "the gathered input of each adapter is gathered again in backward", NULL },
-    { "fused cross entropy", fused_cross_entropy,
+      "or shared by address, such as an inference engine's sleep mode; with CUDA graphs "
+      "NCCL_GRAPH_REGISTER=0" },
+    { "LoRA input re-gather", input_regather, SWITCH | KEEPS_RESULTS,
+      "the gathered input of each adapter is gathered again in backward",
+      "has no effect on adapters of experts and row-parallel layers, nor with CUDA graphs, "
+      "activation offload, or recompute of all or of mlp" },
+    { "fused cross entropy", fused_cross_entropy, SWITCH,
       "the loss keeps one copy of the logits instead of several",
       "not with deterministic mode (--deterministic-mode)" },
-    { "recompute layernorm", recompute_layernorm, "norms run twice; their outputs are not kept",
-      NULL },
-    { "recompute moe_act", recompute_moe_act, "the experts' activation function runs twice",
-      "needs grouped experts (--moe-grouped-gemm)" },
-    { "recompute mla_up_proj", recompute_mla_up_proj,
+    { "recompute layernorm", recompute_layernorm, RECOMPUTE | SWITCH | KEEPS_RESULTS,
+      "norms run twice; their outputs are not kept",
+      "with FP8 not with delayed scaling, and Transformer Engine 2.6 or later" },
+    { "recompute moe_act", recompute_moe_act, RECOMPUTE | SWITCH | KEEPS_RESULTS,
+      "the experts' activation function runs twice",
+      "needs grouped experts (--moe-grouped-gemm); with FP8 not with delayed scaling" },
+    { "recompute mla_up_proj", recompute_mla_up_proj, RECOMPUTE | SWITCH | KEEPS_RESULTS,
       "the up-projections of latent attention run twice", NULL },
-    { "recompute core_attn", recompute_core_attn,
+    { "recompute core_attn", recompute_core_attn, RECOMPUTE | SWITCH | KEEPS_RESULTS,
       "attention runs twice; saves much where the scores are stored, little with flash attention",
-      NULL },
-    { "distributed optimizer", distributed_optimizer,
+      "with attention dropout not with CUDA graphs of attention" },
+    { "recompute shared_experts", recompute_shared_experts, RECOMPUTE | SWITCH | KEEPS_RESULTS,
+      "the shared experts run twice", "not with --moe-shared-expert-overlap" },
+    { "recompute mlp", recompute_mlp, RECOMPUTE | SWITCH | KEEPS_RESULTS, "the MLP runs twice",
+      "with hidden dropout not with CUDA graphs of the MLP" },
+    { "recompute moe", recompute_moe, RECOMPUTE | SWITCH | KEEPS_RESULTS,
+      "the whole expert layer runs twice, its messages too",
+      "not with --overlap-moe-expert-parallel-comm" },
+    { "distributed optimizer", distributed_optimizer, SWITCH | KEEPS_RESULTS,
       "optimizer state is shared by the data-parallel ranks; checkpoints have another layout",
       "Adam only" },
-    { "precision-aware optimizer", precision_aware_optimizer,
+    { "precision-aware optimizer", precision_aware_optimizer, SWITCH,
       "moments in bf16: results change slightly",
       "needs the distributed optimizer and Transformer Engine's FusedAdam" },
-    { "bf16 gradients", bf16_gradients,
+    { "bf16 gradients", bf16_gradients, SWITCH,
       "gradients are summed in bf16: less exact with many micro-batches or ranks", NULL },
-    { "sequence parallelism", sequence_parallel,
+    { "sequence parallelism", sequence_parallel, SWITCH | KEEPS_RESULTS,
       "activations between tensor-parallel regions are split; no more traffic than before",
       "seq_length must be a multiple of the tensor-parallel size" },
-    { "half the micro-batch", half_micro_batch,
+    { "half the micro-batch", half_micro_batch, SWITCH | KEEPS_RESULTS,
       "twice as many micro-batches for the same global batch; smaller kernels", NULL },
-    { "twice the expert parallelism", more_expert_parallel,
-      "each rank holds half the experts; tokens travel further", NULL },
-    { "twice the context parallelism", more_context_parallel, HALVES_DP,
+    { "twice the expert parallelism", more_expert_parallel, KEEPS_RESULTS,
+      "each rank holds half the experts; tokens travel further",
+      "must divide the number of experts" },
+    { "twice the context parallelism", more_context_parallel, KEEPS_RESULTS, HALVES_DP,
       "seq_length must be a multiple of twice the context-parallel size" },
-    { "more virtual stages", more_chunks,
+    { "more virtual stages", more_chunks, SWITCH | KEEPS_RESULTS,
       "more and smaller messages between stages; a smaller bubble", NULL },
-    { "twice the pipeline parallelism", more_pipeline_parallel, HALVES_DP "; a larger bubble",
+    { "twice the pipeline, more GPUs", more_pipeline_parallel_and_gpus, KEEPS_RESULTS | NEEDS_GPUS,
+      "needs twice as many GPUs; the data-parallel size stays; a larger bubble",
       "CPU offloading of activations needs a pipeline of one stage" },
-    { "recompute mlp", recompute_mlp, "the MLP runs twice", NULL },
-    { "recompute moe", recompute_moe, "the whole expert layer runs twice, its messages too", NULL },
-    { "full recompute", full_recompute, "every layer runs forward twice",
+    { "twice the pipeline parallelism", more_pipeline_parallel, KEEPS_RESULTS,
+      HALVES_DP "; a larger bubble",
+      "CPU offloading of activations needs a pipeline of one stage" },
+    { "full recompute", full_recompute, KEEPS_RESULTS, "every layer runs forward twice",
       "not together with selective modules" },
-    { "optimizer offload", optimizer_offload,
+    { "optimizer offload", optimizer_offload, KEEPS_RESULTS,
       "main parameters and moments are in host memory, and the step runs there",
       "needs host memory of 12 bytes for each parameter that a rank owns" },
-    { "activation offload", activation_offload,
+    { "activation offload", activation_offload, KEEPS_RESULTS,
       "what layers save goes to host memory and comes back; the passes wait where PCIe is too slow",
       "needs a pipeline of one stage and no recompute" },
-    { "fully sharded data parallelism", megatron_fsdp,
+    { "fully sharded data parallelism", megatron_fsdp, KEEPS_RESULTS,
       "parameters and gradients are shared by the data-parallel ranks and gathered unit by unit",
       "takes the place of the distributed optimizer's buffers; not with optimizer offload" },
-    { "twice the tensor parallelism", more_tensor_parallel,
+    { "twice the tensor parallelism", more_tensor_parallel, KEEPS_RESULTS,
       HALVES_DP "; each layer's messages grow: beyond one NVLink domain they are slow",
       "must divide attention heads and, with sequence parallelism, seq_length" },
 };
@@ -459,9 +499,15 @@ size_t sim_changes_n(void)
 
 void sim_change_init(sim_change_t *change_p, size_t i, const sim_scenario_t *scenario)
 {
+    unsigned flags = table[i].flags;
     *change_p = (sim_change_t){ .name = table[i].name,
                                 .effect = table[i].effect,
-                                .conflict = table[i].conflict };
+                                .conflict = table[i].conflict,
+                                .kind = i,
+                                .is_recompute = flags & RECOMPUTE,
+                                .is_switch = flags & SWITCH,
+                                .keeps_results = flags & KEEPS_RESULTS,
+                                .needs_gpus = flags & NEEDS_GPUS };
     table[i].describe(scenario, change_p);
 }
 

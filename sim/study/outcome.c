@@ -92,6 +92,7 @@ static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t ma
     o->device_bytes = s->memory_bytes;
     o->headroom_bytes = (int64_t)o->device_bytes - (int64_t)o->device_used_bytes;
     o->n_classes = job->classes.n_classes;
+    o->n_gpus = s->grid.world_size;
     set_status(s, job, margin_bytes, o);
 }
 

@@ -43,6 +43,7 @@ typedef struct {
     uint64_t device_bytes;
     int64_t headroom_bytes; /* negative: what is missing */
     uint32_t n_classes;     /* different ranks */
+    uint32_t n_gpus;
 
     /* Estimates, of the virtual clock. */
     uint64_t step_ns;
