@@ -95,6 +95,19 @@ static void state_is_per_element(void)
     }
 }
 
+/* Muon takes the projections of Mamba-2; its convolution has three axes and stays with Adam, whose
+ * second moment Muon does without. */
+static void convolutions_are_no_matrices(void)
+{
+    static const char *const adam[] = { "world_size=1", "hybrid_layer_pattern=MM",
+                                        "mamba_state_dim=16", "mamba_num_groups=2", NULL };
+    static const char *const muon[] = { "world_size=1",       "hybrid_layer_pattern=MM",
+                                        "mamba_state_dim=16", "mamba_num_groups=2",
+                                        "optimizer=muon",     NULL };
+    enum { INNER = 2 * H, ROWS = 2 * INNER + 2 * 2 * 16 + INNER / 64 };
+    equal(play(adam, 0).optimizer - play(muon, 0).optimizer, 4 * 2 * (ROWS * H + H * INNER));
+}
+
 static uint64_t optimizer_of_ranks(const char *const *settings, uint32_t from, uint32_t to)
 {
     uint64_t sum = 0;
@@ -229,6 +242,7 @@ static CU_TestInfo tests[] = {
     { "an update needs three of its matrix", an_update_needs_three_of_its_matrix },
     { "a fraction of the state is in host memory", a_fraction_of_the_state_is_in_host_memory },
     { "wrong combinations are refused", wrong_combinations_are_refused },
+    { "convolutions are no matrices", convolutions_are_no_matrices },
     CU_TEST_INFO_NULL,
 };
 

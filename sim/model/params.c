@@ -261,12 +261,18 @@ static void add_cross_attention(list_t *l, const sim_scenario_t *s, const sim_di
     add_vector(l, "cross_attention.linear_kv.bias", s->add_bias_linear ? 2 * rows : 0);
 }
 
+static void add_convolution(list_t *l, const char *name, uint64_t rows, uint64_t width)
+{
+    add(l, name, rows, width);
+    l->out->params[l->out->n - 1].is_convolution = true;
+}
+
 /* ssm/mamba_mixer.py; a module's own parameters come before those of its modules. */
 static void add_mamba(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
 {
     const sim_mamba_dims_t *m = &d->mamba;
     l->module = SIM_MOD_MAMBA;
-    add(l, "mixer.conv1d_weight", m->conv, 4);
+    add_convolution(l, "mixer.conv1d_weight", m->conv, 4);
     add_vector(l, "mixer.conv1d_bias", m->conv);
     add_vector(l, "mixer.dt_bias", m->heads);
     add_vector(l, "mixer.A_log", m->heads);
@@ -287,7 +293,7 @@ static void add_delta_net(list_t *l, const sim_scenario_t *s, const sim_dims_t *
     add_norm(l, d, "self_attention.in_proj.layer_norm_weight",
              "self_attention.in_proj.layer_norm_bias", d->h);
     add_weight(l, s, "self_attention.in_proj.weight", SIM_SPLIT_ROWS, a->proj_rows, d->h);
-    add(l, "self_attention.conv1d.weight", a->conv, s->linear_conv_kernel_dim);
+    add_convolution(l, "self_attention.conv1d.weight", a->conv, s->linear_conv_kernel_dim);
     add_norm(l, d, "self_attention.out_norm.weight", "self_attention.out_norm.bias", a->value_dim);
     add_weight(l, s, "self_attention.out_proj.weight", SIM_SPLIT_COLS, d->h,
                a->value_heads * a->value_dim);

@@ -52,6 +52,7 @@ typedef struct {
     bool is_vector;           /* bias or norm: not decayed, and so in the second parameter group */
     bool is_frozen;           /* fine-tuning with adapters: no gradient, no optimizer state */
     bool is_embedding;        /* word embedding or output layer */
+    bool is_convolution;      /* [rows, 1, width]: decayed, but no matrix */
     bool is_shared_embedding; /* copy of the tied word embedding, kept equal over the pipeline */
 } sim_param_t;
 

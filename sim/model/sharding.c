@@ -23,7 +23,8 @@ sim_sharding_t sim_sharding_of(const sim_scenario_t *s)
 
 bool sim_param_is_orthogonalized(const sim_scenario_t *s, const sim_param_t *param)
 {
-    return s->optimizer == SIM_OPTIMIZER_MUON && !param->is_vector && !param->is_embedding;
+    return s->optimizer == SIM_OPTIMIZER_MUON && !param->is_vector && !param->is_embedding &&
+           !param->is_convolution;
 }
 
 typedef struct {
