@@ -116,6 +116,13 @@ void coll_world_share(const coll_world_t *world, uint32_t *first_gpu_p, uint32_t
     *n_p = world->n_mine;
 }
 
+void coll_world_share_of(const coll_world_t *world, uint32_t process, uint32_t *first_gpu_p,
+                         uint32_t *n_p)
+{
+    *first_gpu_p = first_gpu(world, process);
+    *n_p = first_gpu(world, process + 1) - *first_gpu_p;
+}
+
 /* ---- work shared out piece by piece ---- */
 
 void coll_world_counter_open(coll_world_t *world)

@@ -86,6 +86,10 @@ base_status_t coll_world_set_gpus(coll_world_t *world, uint32_t n_gpus, base_err
 uint32_t coll_world_owner(const coll_world_t *world, uint32_t gpu);
 void coll_world_share(const coll_world_t *world, uint32_t *first_gpu_p, uint32_t *n_p);
 
+/* The GPUs of any process; none before they were shared out. */
+void coll_world_share_of(const coll_world_t *world, uint32_t process, uint32_t *first_gpu_p,
+                         uint32_t *n_p);
+
 /* Send and forget; `message->from` is played here. */
 void coll_world_send(coll_world_t *world, const coll_message_t *message);
 

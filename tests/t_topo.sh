@@ -29,6 +29,32 @@ check "JSON" sh -c '"$1" topo --host "$2" --json | jq -e "
   .schema == \"mbsim.topo/1\" and (.gpus | length) == 8 and .nics[0].name == \"mlx5_0\""' \
   sh "$MBSIM" "$machines/dgx-h100.xml"
 
+# Binding, on a host that hwloc is told to see in this machine.
+export HWLOC_THISSYSTEM=1
+if [ "$(nproc)" -ge 2 ]; then
+  expect "two processes, each near its own NUMA node" 0 \
+    '^    ranks 4-7 .*package 1, NUMA node 1, hardware threads 1(;|$)' env \
+    HWLOC_SYNTHETIC='pack:2 numa:1 core:1 pu:1' mpirun -np 2 "$MBSIM" topo "$job" --bind always
+  expect "memory that cannot be bound is said" 0 'hardware threads 1; memory not bound: ' env \
+    HWLOC_SYNTHETIC='pack:2 numa:1 core:1 pu:1' mpirun -np 2 "$MBSIM" "$job" --bind always
+  expect "a process that may not run near its GPU" 1 \
+    'process 1 on .*: near NUMA node 1 are hardware threads 1, but it may run on 0 only' env \
+    HWLOC_SYNTHETIC='pack:2 numa:1 core:1 pu:1' taskset -c 0 mpirun -np 2 "$MBSIM" "$job" --bind always
+else
+  skip "processes near their own NUMA node" "one hardware thread only"
+fi
+expect "the GPUs of a host are its processes'" 0 '^    ranks 4-7 .*GPU 1 \(0000:43:00.0\), ' env \
+  HWLOC_XMLFILE="$machines/dgx-h100.xml" mpirun -np 2 "$MBSIM" topo "$job"
+expect "threads that are not there" 1 'near GPU 4 \(0000:9d:00.0\) are hardware threads 56-111' env \
+  HWLOC_XMLFILE="$machines/dgx-h100.xml" mpirun -np 8 "$MBSIM" topo "$job" --bind always
+unset HWLOC_THISSYSTEM
+expect "a description is no place to run" 1 'hwloc was told to describe another machine' env \
+  HWLOC_XMLFILE="$machines/dgx-h100.xml" "$MBSIM" "$job" --bind always
+expect "left alone unless it is asked for" 0 'hardware threads .*; not bound' \
+  mpirun -np 2 "$MBSIM" topo "$job" --bind never
+expect "no such word" 2 '^mbsim: run: --bind often: must be auto, always or never' \
+  "$MBSIM" "$job" --bind often
+
 expect "no such description" 2 "'nonsense' is neither a file that ends in .xml, nor a known machine" "$MBSIM" topo --host nonsense
 expect "no such file" 2 'nowhere.xml: No such file' "$MBSIM" topo --host nowhere.xml
 printf '<topology' >"$work/broken.xml"

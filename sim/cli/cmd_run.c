@@ -7,6 +7,7 @@
 #include "sim/cli/command.h"
 #include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
+#include "sim/cli/placing.h"
 #include "sim/cli/progress.h"
 #include "sim/cli/run_files.h"
 #include "sim/cli/terminal.h"
@@ -34,7 +35,7 @@ static const sim_usage_t usage = {
     .n_own = sizeof(own) / sizeof(own[0]),
     .arguments = "SCENARIO.ini",
     .about = "Simulate one training job and report what every GPU holds at its worst moment.",
-    .groups = SIM_OPTIONS_SIMULATE | SIM_OPTIONS_HTML,
+    .groups = SIM_OPTIONS_SIMULATE | SIM_OPTIONS_HTML | SIM_OPTIONS_BIND,
     .min_operands = 1,
     .max_operands = 1,
 };
@@ -57,7 +58,8 @@ static int fail(const base_err_t *err)
 }
 
 static int report(const sim_scenario_t *scenario, const sim_job_t *job,
-                  const sim_options_t *options, const bool *is_skipped)
+                  const sim_options_t *options, const bool *is_skipped,
+                  const coll_placement_t *placement)
 {
     const char *path = options->operands[0];
     base_err_t err;
@@ -68,6 +70,7 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
     report.is_verbose = options->verbose > 0;
     report.is_coloured = sim_terminal_has_colour();
     report.columns = sim_terminal_columns();
+    report.placement = placement;
     int code = write_report(&report, options);
     sim_report_fini(&report);
     return code;
@@ -107,7 +110,7 @@ static int write_snapshots(const sim_scenario_t *scenario, const coll_world_t *w
 
 /* All processes play; process 0 has the results. */
 static int play(const sim_scenario_t *scenario, const sim_options_t *options,
-                const bool *is_skipped)
+                const bool *is_skipped, const coll_placement_t *placement)
 {
     base_err_t err;
     sim_job_t job;
@@ -121,7 +124,8 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
     sim_progress_end(&progress);
     if (status != BASE_OK)
         return fail(&err);
-    int code = coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped) : 0;
+    int code =
+        coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped, placement) : 0;
     sim_job_fini(&job);
     if (options->snapshot == NULL || (code != 0 && code != 3))
         return code;
@@ -161,6 +165,23 @@ static int share_gpus(uint32_t n_gpus)
     return 2;
 }
 
+/* Bind, when that is asked for, and play. */
+static int place_and_play(const sim_scenario_t *scenario, const sim_options_t *options,
+                          const bool *is_skipped)
+{
+    coll_bind_t bind = sim_cli_bind(
+        options, scenario->backend == SIM_BACKEND_CUDA ? COLL_BIND_TRY : COLL_BIND_NONE);
+    coll_placement_t placement = { .n = 0 };
+    int code = bind != COLL_BIND_NONE ? sim_cli_place(usage.command, bind, &placement) : 0;
+    if (code != 0)
+        return code;
+    if (placement.n > 0)
+        sim_cli_warn_split(scenario, &placement);
+    code = play(scenario, options, is_skipped, placement.n > 0 ? &placement : NULL);
+    coll_placement_fini(&placement);
+    return code;
+}
+
 int sim_cmd_run(int argc, char **argv)
 {
     sim_options_t options = { 0 };
@@ -175,7 +196,7 @@ int sim_cmd_run(int argc, char **argv)
             code = select_ranks(&scenario, &options, &is_skipped);
         if (code == 0) {
             sim_cli_warn_sweep(&scenario, usage.command);
-            code = play(&scenario, &options, is_skipped);
+            code = place_and_play(&scenario, &options, is_skipped);
         }
         free(is_skipped);
         sim_scenario_fini(&scenario);

@@ -8,8 +8,11 @@
 #include "sim/base/xmem.h"
 #include "sim/cli/command.h"
 #include "sim/cli/json_file.h"
+#include "sim/cli/launcher.h"
 #include "sim/cli/load.h"
 #include "sim/cli/options.h"
+#include "sim/cli/placing.h"
+#include "sim/report/placement.h"
 #include "topology/node.h"
 
 #include <inttypes.h>
@@ -34,8 +37,8 @@ static const sim_usage_t usage = {
     .about = "Show a host as hwloc sees it: sockets, NUMA nodes, GPUs and the network cards near "
              "them.\nWith a scenario also which ranks sit on which host and GPU, and which of its "
              "groups leave\nthe NVLink domain. Known machines: dgx-a100, dgx-h100, dgx-b200, "
-             "gb200-nvl72, pcie-4.",
-    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_LIST,
+             "gb200-nvl72, pcie-4.\nUnder mpirun also on which hosts its processes are.",
+    .groups = SIM_OPTIONS_SET | SIM_OPTIONS_LIST | SIM_OPTIONS_BIND,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
     .max_operands = 1,
@@ -162,9 +165,7 @@ static void print_groups(const sim_scenario_t *s)
     static const topo_group_t groups[] = { TOPO_GROUP_TP, TOPO_GROUP_CP,  TOPO_GROUP_DP_CP,
                                            TOPO_GROUP_EP, TOPO_GROUP_ETP, TOPO_GROUP_EDP,
                                            TOPO_GROUP_PP };
-    coll_network_t network =
-        coll_network(s->gpu_p->nvlink_gb_per_s, s->gpu_p->sm, (uint32_t)s->nvlink_domain,
-                     (uint32_t)s->gpus_per_node, (uint32_t)s->nics_per_node, s->nic_gbit_per_s);
+    coll_network_t network = sim_cli_network(s);
     printf("\ngroups of rank 0, estimated times\n");
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
         print_group(s, &network, groups[i]);
@@ -183,31 +184,88 @@ static json_t *devices_json(const topo_device_t *devices, size_t n)
     return list;
 }
 
-static json_t *node_json(const topo_node_t *node)
+static json_t *node_json(const topo_node_t *node, const coll_placement_t *placement)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:o, s:o}", "schema", "mbsim.topo/1",
-                     "product", node->product, "cpu", node->cpu, "packages", (int)node->n_packages,
-                     "numa_nodes", (int)node->n_numa, "cores", (int)node->n_cores,
-                     "hardware_threads", (int)node->n_pus, "memory_bytes",
-                     (json_int_t)node->memory_bytes, "gpus", devices_json(node->gpus, node->n_gpus),
-                     "nics", devices_json(node->nics, node->n_nics));
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:o, s:o}", "schema", "mbsim.topo/1", "product",
+        node->product, "cpu", node->cpu, "packages", (int)node->n_packages, "numa_nodes",
+        (int)node->n_numa, "cores", (int)node->n_cores, "hardware_threads", (int)node->n_pus,
+        "memory_bytes", (json_int_t)node->memory_bytes, "gpus",
+        devices_json(node->gpus, node->n_gpus), "nics", devices_json(node->nics, node->n_nics));
+    if (placement->n > 0)
+        json_object_set_new(root, "placement", sim_placement_json(placement));
+    return root;
 }
 
-static int show(const topo_options_t *options, const topo_node_t *node)
+/* ---- the command ---- */
+
+/* Process 0: `scenario` is NULL without one; `placement` is empty where nobody asks. */
+static int show(const topo_options_t *options, const topo_node_t *node,
+                const sim_scenario_t *scenario, const coll_placement_t *placement)
 {
     if (options->common.json != NULL)
-        return sim_cli_write_json(options->common.json, node_json(node));
-    if (options->common.n_operands == 0) {
-        print_node(node);
+        return sim_cli_write_json(options->common.json, node_json(node, placement));
+    print_node(node);
+    if (scenario != NULL) {
+        print_hosts(scenario, node);
+        print_groups(scenario);
+    }
+    if (placement->n > 0) {
+        putchar('\n');
+        sim_placement_text(placement, stdout);
+    }
+    return 0;
+}
+
+/* Process 0 has read the host, or not: the others hear of it. */
+static bool go_on_together(bool is_read)
+{
+    static char yes[] = "yes";
+    char *word = is_read ? yes : NULL;
+    size_t n = sizeof(yes);
+    coll_world_broadcast(sim_launcher_world(), &word, &n);
+    bool goes_on = word != NULL;
+    if (word != yes)
+        free(word);
+    return goes_on;
+}
+
+/* Everybody together: the scenario, its GPUs shared out. */
+static int load(const topo_options_t *options, sim_scenario_t *scenario_p)
+{
+    base_err_t err;
+    int code = sim_cli_load_everywhere(options->common.operands[0], &options->common, scenario_p);
+    if (code != 0)
+        return code;
+    if (coll_world_set_gpus(sim_launcher_world(), scenario_p->grid.world_size, &err) == BASE_OK)
         return 0;
-    }
+    base_log(BASE_LOG_ERROR, "topo: %s", err.text);
+    return 2;
+}
+
+/* Everybody together. Where the processes are is of interest when there are several, or when they
+ * are to be bound. */
+static int place_and_show(const topo_options_t *options, const topo_node_t *node)
+{
+    coll_world_t *world = sim_launcher_world();
+    bool has_scenario = options->common.n_operands > 0;
+    bool has_place = coll_world_n_processes(world) > 1 || options->common.bind != NULL;
+    coll_placement_t placement = { .n = 0 };
     sim_scenario_t scenario;
-    int code = sim_cli_load(options->common.operands[0], &options->common, &scenario);
-    if (code == 0) {
-        print_node(node);
-        print_hosts(&scenario, node);
-        print_groups(&scenario);
+    int code = 0;
+    if (has_scenario)
+        code = load(options, &scenario);
+    else
+        sim_scenario_init(&scenario);
+    if (code == 0 && has_place)
+        code = sim_cli_place(usage.command, sim_cli_bind(&options->common, COLL_BIND_NONE),
+                             &placement);
+    if (code == 0 && coll_world_process(world) == 0) {
+        if (has_scenario && placement.n > 0)
+            sim_cli_warn_split(&scenario, &placement);
+        code = show(options, node, has_scenario ? &scenario : NULL, &placement);
     }
+    coll_placement_fini(&placement);
     sim_scenario_fini(&scenario);
     return code;
 }
@@ -218,16 +276,16 @@ int sim_cmd_topo(int argc, char **argv)
     int code = sim_options_parse(&usage, argc, argv, &options);
     if (code == SIM_OPTIONS_GO_ON) {
         char *machine = options.host != NULL ? find_machine(options.host) : NULL;
-        topo_node_t node;
+        topo_node_t node = { .n_gpus = 0 };
         base_err_t err;
-        base_status_t status =
-            topo_node_load(&node, machine != NULL ? machine : options.host, &err);
+        base_status_t status = BASE_OK;
+        if (sim_launcher_rank() == 0)
+            status = topo_node_load(&node, machine != NULL ? machine : options.host, &err);
         if (status != BASE_OK) {
             base_log(BASE_LOG_ERROR, "topo: %s", err.text);
             code = status == BASE_ERR_PARSE || options.host != NULL ? 2 : 1;
-        } else {
-            code = show(&options, &node);
         }
+        code = go_on_together(code == SIM_OPTIONS_GO_ON) ? place_and_show(&options, &node) : code;
         topo_node_fini(&node);
         free(machine);
     }

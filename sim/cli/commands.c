@@ -23,7 +23,7 @@ static const sim_command_t commands[] = {
     { "validate", "CORPUS.jsonl...", "measured runs beside estimators and simulation",
       sim_cmd_validate, false },
     { "topo", "[SCENARIO.ini]", "a host as hwloc sees it, and which rank sits where", sim_cmd_topo,
-      false },
+      true },
     { "keys", "[KEY]...", "what a scenario may say: every key with its default", sim_cmd_keys,
       false },
     { "models", "", "known models for model.preset", sim_cmd_models, false },

@@ -40,6 +40,9 @@ static const struct {
     { SIM_OPTIONS_PROGRESS,
       { "progress", 0, "WHEN", SIM_OPTION_TEXT, FIELD(progress),
         "show progress: auto, always or never" } },
+    { SIM_OPTIONS_BIND,
+      { "bind", 0, "WHEN", SIM_OPTION_TEXT, FIELD(bind),
+        "keep each process near its GPU and memory: auto, always or never" } },
     { 0, { "quiet", 'q', NULL, SIM_OPTION_FLAG, FIELD(quiet), "errors only, no warnings" } },
     { 0,
       { "verbose", 'v', NULL, SIM_OPTION_COUNT, FIELD(verbose),
@@ -139,6 +142,17 @@ static void complain(const sim_usage_t *usage, const option_set_t *set, int c, i
     free(name);
 }
 
+static bool check_when(const sim_usage_t *usage, const char *option, const char *text)
+{
+    static const char *const when[] = { "auto", "always", "never" };
+    for (size_t i = 0; i < sizeof(when) / sizeof(when[0]); i++)
+        if (text == NULL || strcmp(text, when[i]) == 0)
+            return true;
+    base_log(BASE_LOG_ERROR, "%s: --%s %.60s: must be auto, always or never", usage->command,
+             option, text);
+    return false;
+}
+
 static int check_operands(const sim_usage_t *usage, const sim_options_t *options)
 {
     if (options->n_operands < usage->min_operands) {
@@ -151,16 +165,10 @@ static int check_operands(const sim_usage_t *usage, const sim_options_t *options
                  usage->command, options->operands[usage->max_operands], usage->command);
         return 2;
     }
-    static const char *const when[] = { "auto", "always", "never" };
-    bool known = options->progress == NULL;
-    for (size_t i = 0; i < sizeof(when) / sizeof(when[0]) && !known; i++)
-        known = strcmp(options->progress, when[i]) == 0;
-    if (!known) {
-        base_log(BASE_LOG_ERROR, "%s: --progress %.60s: must be auto, always or never",
-                 usage->command, options->progress);
-        return 2;
-    }
-    return SIM_OPTIONS_GO_ON;
+    return check_when(usage, "progress", options->progress) &&
+                   check_when(usage, "bind", options->bind)
+               ? SIM_OPTIONS_GO_ON
+               : 2;
 }
 
 static void fill_getopt(const option_set_t *set, struct option longs[static MAX_OPTIONS + 2],

@@ -3,6 +3,7 @@
 #ifndef SIM_REPORT_REPORT_H
 #define SIM_REPORT_REPORT_H
 
+#include "collectives/placement.h"
 #include "sim/engine/clock.h"
 #include "sim/engine/job.h"
 
@@ -52,6 +53,7 @@ typedef struct {
     const bool *is_skipped; /* by rank, borrowed; NULL = none is */
     bool is_verbose;        /* text: line by line what is outside PyTorch; false at first */
     bool is_coloured;       /* text: for a terminal that shows colours; false at first */
+    const coll_placement_t *placement; /* where it ran, to be said; borrowed; NULL at first */
     int columns; /* text: width of the terminal, for a bar a rank where there is room; 0 at first */
     uint64_t usable_bytes; /* what PyTorch can have on the worst rank */
     sim_verdict_t verdict;

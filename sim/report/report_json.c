@@ -4,6 +4,7 @@
 #include "sim/base/xmem.h"
 #include "sim/engine/outside.h"
 #include "sim/report/moment.h"
+#include "sim/report/placement.h"
 #include "sim/report/report.h"
 #include "sim/scenario/keys.h"
 
@@ -391,5 +392,7 @@ json_t *sim_report_json(const sim_report_t *report)
     json_object_set_new(root, "worst", worst_json(report));
     if (report->has_routing)
         json_object_set_new(root, "routing", routing_json(report));
+    if (report->placement != NULL)
+        json_object_set_new(root, "placement", sim_placement_json(report->placement));
     return root;
 }

@@ -7,6 +7,7 @@
 #include "sim/engine/outside.h"
 #include "sim/report/largest.h"
 #include "sim/report/moment.h"
+#include "sim/report/placement.h"
 #include "sim/report/rank_list.h"
 #include "sim/report/report.h"
 #include "sim/report/table.h"
@@ -353,6 +354,10 @@ void sim_report_text(const sim_report_t *report, FILE *out)
     print_time(report, out);
     sim_report_table(report, out);
     fputc('\n', out);
+    if (report->placement != NULL) {
+        sim_placement_text(report->placement, out);
+        fputc('\n', out);
+    }
     print_worst(report, out);
     if (report->verdict.n_out_of_memory > 0) {
         print_out_of_memory(report, out);
