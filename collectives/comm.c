@@ -48,11 +48,17 @@ int coll_moment_compare(coll_moment_t a, coll_moment_t b)
 
 /* ---- who is in it ---- */
 
+/* Ranks of a part of a group of `n`. */
+static uint32_t part_of(const coll_job_t *job, topo_group_t group, uint32_t n)
+{
+    return group == TOPO_GROUP_CP ? job->cp_a2a_size : n / job->n_optimizer_instances;
+}
+
 static uint32_t pick_instance(const coll_job_t *job, coll_scope_t scope, topo_group_t group,
                               uint32_t rank, uint32_t *ranks)
 {
     uint32_t n = topo_group_ranks(&job->grid, group, rank, ranks);
-    uint32_t part = n / job->n_optimizer_instances, index = 0, kept = 0;
+    uint32_t part = part_of(job, group, n), index = 0, kept = 0;
     while (ranks[index] != rank)
         index++;
     for (uint32_t i = 0; i < n; i++)
@@ -322,6 +328,34 @@ static void add_pipeline(coll_build_t *b)
     use(group(b, TOPO_GROUP_PP), COLL_OP_SEND_RECV, 0, &peers, 1, COLL_AT_FORWARD);
 }
 
+static uint32_t cp_rank(const coll_build_t *b, uint32_t index)
+{
+    const topo_coord_t *c = &b->coord;
+    return topo_grid_rank(&b->job->grid, c->tp, index, c->dp, c->pp);
+}
+
+/* Heads go over the ranks of a part, keys and values over the same places of all parts. */
+static void add_two_levels(coll_build_t *b)
+{
+    uint32_t near = b->job->cp_a2a_size, cp = b->job->grid.cp, index = b->coord.cp;
+    if (near > 1)
+        use(add(b, COLL_SCOPE_INTRA, TOPO_GROUP_CP, 0, "cp a2a"), COLL_OP_ALL_TO_ALL, 0, NULL, 1,
+            COLL_AT_FORWARD);
+    if (cp == near)
+        return;
+    uint32_t next = cp_rank(b, (index + near) % cp), prev = cp_rank(b, (index + cp - near) % cp);
+    if (cp / near > 2 && !b->job->eager) {
+        pair(b, "cp pair next", next, true, false);
+        pair(b, "cp pair prev", prev, false, true);
+        return;
+    }
+    coll_peers_t peers = { 0 };
+    reach(b, next, true, false, &peers);
+    reach(b, prev, false, true, &peers);
+    use(add(b, COLL_SCOPE_INTER, TOPO_GROUP_CP, 0, "cp p2p"), COLL_OP_SEND_RECV, 0, &peers, 1,
+        COLL_AT_FORWARD);
+}
+
 /* Transformer Engine's attn_forward_func_with_cp(); the ring's messages are a batch for two ranks
  * and lone for more. */
 static void add_context_parallel(coll_build_t *b)
@@ -334,6 +368,8 @@ static void add_context_parallel(coll_build_t *b)
             COLL_AT_FORWARD);
     if (b->job->cp == COLL_CP_ALL_TO_ALL || b->job->splits_heads)
         use(group(b, TOPO_GROUP_CP), COLL_OP_ALL_TO_ALL, 0, NULL, 1, COLL_AT_FORWARD);
+    if (b->job->cp == COLL_CP_ALL_TO_ALL_RING)
+        add_two_levels(b);
     if (b->job->cp != COLL_CP_RING)
         return;
     const topo_coord_t *c = &b->coord;

@@ -26,6 +26,7 @@ typedef enum {
     COLL_CP_RING, /* keys and values go round */
     COLL_CP_ALL_GATHER,
     COLL_CP_ALL_TO_ALL,
+    COLL_CP_ALL_TO_ALL_RING, /* all-to-all among near ranks, then the ring of their groups */
 } coll_cp_t;
 
 /* What decides about communicators. */
@@ -40,6 +41,7 @@ typedef struct {
     bool overlap_grad_reduce, sequence_parallel;
     bool tied_embeddings; /* the first and the last stage hold the same word embeddings */
     coll_cp_t cp;
+    uint32_t cp_a2a_size;      /* of ALL_TO_ALL_RING: ranks of the all-to-all, next to each other */
     bool splits_heads;         /* context parallel ranks take heads: Mamba-2, gated delta nets */
     bool interleaved;          /* virtual pipeline: the last stage sends to the first */
     bool unbatched_p2p;        /* overlap_p2p_communication */
@@ -77,8 +79,10 @@ int coll_moment_compare(coll_moment_t a, coll_moment_t b);
 typedef enum {
     COLL_SCOPE_WORLD,
     COLL_SCOPE_GROUP,    /* a group of the grid */
-    COLL_SCOPE_INTRA,    /* of a data parallel group the ranks that share one optimizer instance */
-    COLL_SCOPE_INTER,    /* ... those with the same share in all instances */
+    COLL_SCOPE_INTRA,    /* of a group the ranks of one part: of a data parallel group those that
+                             share one optimizer instance, of a context parallel group those of
+                             one all-to-all */
+    COLL_SCOPE_INTER,    /* ... those with the same place in all parts */
     COLL_SCOPE_INSTANCE, /* all ranks of one optimizer instance */
     COLL_SCOPE_PAIR,     /* this rank and `peer` */
 } coll_scope_t;

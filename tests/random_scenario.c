@@ -90,7 +90,13 @@ static void make_grid(maker_t *m)
     maybe(m, 20, "deallocate_pipeline_outputs", "false");
     if (!maybe(m, 20, "overlap_p2p_communication", "false") && m->vpp > 1)
         maybe(m, 20, "overlap_p2p_communication_warmup_flush", "true");
-    ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a");
+    ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a", "a2a+p2p");
+    if (m->s->cp_comm_type == SIM_CP_A2A_P2P) {
+        char sizes[48];
+        uint64_t near = chance(m, 50) ? 1 : m->cp;
+        snprintf(sizes, sizeof(sizes), "%" PRIu64 " %" PRIu64, near, m->cp / near);
+        set(m, "hierarchical_context_parallel_sizes", sizes);
+    }
     uint64_t micro_batch = set_count(m, "micro_batch_size", PICK(m, 1, 1, 2, 3));
     uint64_t n_microbatches = m->vpp > 1 ? m->pp * PICK(m, 1, 2, 3, 6) : PICK(m, 1, 2, 3, 5, 8, 20);
     set_count(m, "global_batch_size", micro_batch * dp * n_microbatches);

@@ -79,6 +79,13 @@ expect "its heads are split" 2 'linear_num_key_heads: 3 is not a multiple' "$MBS
 expect "and repeated" 2 'linear_num_value_heads: 16 is not a multiple of linear_num_key_heads 6' "$MBSIM" run --set linear_num_key_heads=6 gdn.ini
 expect "its layers are named" 2 'experimental_attention_variant: gdn needs linear_attention_freq' "$MBSIM" run --set linear_attention_freq=none gdn.ini
 expect "all of them" 2 'linear_attention_freq: names 3 of 8 layers' "$MBSIM" run --set 'linear_attention_freq=[1,1,0]' gdn.ini
+echo "$arguments --vocab-size 1000 --tokenizer-type NullTokenizer --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 --use-flash-attn" >cp.sh
+expect "two levels of context parallelism" 0 '^hierarchical_context_parallel_sizes = 2 2$' "$MBSIM" import cp.sh
+"$MBSIM" import cp.sh >cp.ini
+expect "are simulated" 0 'FITS' "$MBSIM" run cp.ini
+expect "their product is checked" 2 'hierarchical_context_parallel_sizes: must be two sizes whose product is context_parallel_size 4' "$MBSIM" run --set 'hierarchical_context_parallel_sizes=2 4' cp.ini
+expect "a2a alone has none" 2 'hierarchical_context_parallel_sizes: needs cp_comm_type' "$MBSIM" run --set cp_comm_type=a2a cp.ini
+expect "the first divides the heads" 2 'a2a among 8 ranks needs that to divide' "$MBSIM" run --set cp=8 --set 'hierarchical_context_parallel_sizes=8 1' cp.ini
 expect "a frequency needs the variant" 2 'linear_attention_freq: needs experimental_attention_variant = gdn' "$MBSIM" run --set experimental_attention_variant=none gdn.ini
 echo "pretrain_mamba.py $hybrid --hybrid-layer-pattern M-M* --mtp-num-layers 2 --mtp-hybrid-override-pattern *- --mtp-use-repeated-layer --position-embedding-type none --mamba-state-dim 16 --mamba-num-groups 2 --vocab-size 1000 --tokenizer-type NullTokenizer" >depths.sh
 expect "older spelling of a hybrid's depths" 0 '^hybrid_layer_pattern = M-M\*/\*-/\*-$' "$MBSIM" import depths.sh

@@ -147,6 +147,20 @@ static void lone_messages_have_pairs(void)
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);
     job.cp = COLL_CP_ALL_GATHER;
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_GATHER);
+    job = job_of(16, 1, 8, 1, 1);
+    job.cp = COLL_CP_ALL_TO_ALL_RING;
+    job.cp_a2a_size = 2;
+    CU_ASSERT_STRING_EQUAL(names(&job, 5),
+                           "world,tp,cp a2a,cp pair next,cp pair prev,dp-cp,dist-opt");
+    uint32_t ranks[16];
+    CU_ASSERT_EQUAL(coll_comm_ranks(&job, find(&job, 5, "cp a2a"), 5, ranks), 2);
+    CU_ASSERT_EQUAL(ranks[0], 4);
+    CU_ASSERT_EQUAL(find(&job, 5, "cp pair next")->peer, 7);
+    CU_ASSERT_EQUAL(find(&job, 1, "cp pair prev")->peer, 7);
+    job.cp_a2a_size = 4;
+    CU_ASSERT_EQUAL(coll_comm_ranks(&job, find(&job, 5, "cp p2p"), 5, ranks), 2);
+    CU_ASSERT_EQUAL(ranks[0], 1);
+    job = job_of(8, 1, 4, 1, 1);
     job.cp = COLL_CP_RING;
     job.splits_heads = true;
     CU_ASSERT_EQUAL(find(&job, 0, "cp")->uses[0].op, COLL_OP_ALL_TO_ALL);

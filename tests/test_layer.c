@@ -299,6 +299,10 @@ static void context_parallel(void)
     expect("world_size=6 cp=2 cp_comm_type=all_gather", dense(&half, GATED));
     /* The context is saved as the kernel made it and as the projection reads it. */
     expect("world_size=6 cp=2 cp_comm_type=a2a", dense(&half, GATED) + 2 * half.T * HEADS * D);
+    /* The ring's output is kept beside what has been sent back. */
+    static const part_t quarter = { S / 4, S / 4, HEADS, GROUPS, FFN };
+    expect("world_size=12 cp=4 cp_comm_type=a2a+p2p hierarchical_context_parallel_sizes=2,2",
+           dense(&quarter, GATED) + 2 * quarter.T * HEADS * D);
 }
 
 /* Both directions: the mask of padding, a byte for every query and key, is kept for the backward

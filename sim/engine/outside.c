@@ -99,6 +99,7 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         [SIM_CP_P2P] = COLL_CP_RING,
         [SIM_CP_ALL_GATHER] = COLL_CP_ALL_GATHER,
         [SIM_CP_A2A] = COLL_CP_ALL_TO_ALL,
+        [SIM_CP_A2A_P2P] = COLL_CP_ALL_TO_ALL_RING,
     };
     uint64_t element = sim_dtype_bytes(sim_scenario_params_dtype(s));
     uint64_t tp = s->tensor_model_parallel_size;
@@ -115,6 +116,7 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         .sequence_parallel = s->sequence_parallel,
         .tied_embeddings = !s->untie_embeddings_and_output_weights || s->mtp_num_layers > 0,
         .cp = cp_types[s->cp_comm_type],
+        .cp_a2a_size = (uint32_t)s->cp_a2a_size,
         .splits_heads = sim_has_layer(s, SIM_LAYER_MAMBA) || sim_has_delta_net(s),
         .interleaved = s->stages.vpp > 1,
         .unbatched_p2p = s->overlap_p2p_communication,

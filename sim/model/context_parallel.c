@@ -64,9 +64,10 @@ static void a2a_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, 
 
 enum { MAX_RING = 1024 }; /* steps whose tensors are listed one by one */
 
-static uint64_t ring_steps(const sim_dims_t *d)
+static uint64_t ring_steps(const sim_model_t *m)
 {
-    return d->cp < MAX_RING ? d->cp : MAX_RING;
+    uint64_t n = m->d->cp / m->s->cp_a2a_size;
+    return n < MAX_RING ? n : MAX_RING;
 }
 
 /* Keys and values go round the ring; the buffer of every step stays until the loop ends, and so do
@@ -75,7 +76,7 @@ static uint64_t ring_steps(const sim_dims_t *d)
 static sim_ref_t p2p_forward(sim_model_t *m, const sim_cp_t *core)
 {
     const sim_dims_t *d = m->d;
-    uint64_t n = ring_steps(d), kv_bytes = core->k_bytes + core->v_bytes;
+    uint64_t n = ring_steps(m), kv_bytes = core->k_bytes + core->v_bytes;
     sim_ref_t kv[MAX_RING], out[MAX_RING], lse[MAX_RING];
     kv[0] = sim_new(m->b, "kv_local", kv_bytes);
     for (uint64_t i = 0; i < n; i++) {
@@ -121,6 +122,26 @@ static void p2p_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, 
     sim_drop(m->b, *core->out);
     *core->out = SIM_REF_NONE;
     sim_drop(m->b, d_out);
+}
+
+/* Heads are split over the ranks near each other first, and the ring goes over the groups of them;
+ * the output is saved as the ring leaves it. */
+static sim_ref_t a2a_p2p_forward(sim_model_t *m, const sim_cp_t *core)
+{
+    *core->q = exchange(m, *core->q, "q_all_to_all", core->q_bytes);
+    *core->k = exchange(m, *core->k, "k_all_to_all", core->k_bytes);
+    *core->v = exchange(m, *core->v, "v_all_to_all", core->v_bytes);
+    return exchange(m, p2p_forward(m, core), "context_local", core->out_bytes);
+}
+
+static void a2a_p2p_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, sim_ref_t *q_p,
+                             sim_ref_t *k_p, sim_ref_t *v_p)
+{
+    d_out = exchange(m, d_out, "d_context_all_to_all", core->out_bytes);
+    p2p_backward(m, core, d_out, q_p, k_p, v_p);
+    *q_p = exchange(m, *q_p, "d_q_local", core->q_bytes);
+    *k_p = exchange(m, *k_p, "d_k_local", core->k_bytes);
+    *v_p = exchange(m, *v_p, "d_v_local", core->v_bytes);
 }
 
 /* Keys and values of all ranks are gathered and put in order; the two half sequences of the rank
@@ -170,6 +191,8 @@ sim_ref_t sim_cp_forward(sim_model_t *m, const sim_cp_t *core)
         return a2a_forward(m, core);
     case SIM_CP_ALL_GATHER:
         return all_gather_forward(m, core);
+    case SIM_CP_A2A_P2P:
+        return a2a_p2p_forward(m, core);
     case SIM_CP_P2P:
         break;
     }
@@ -185,6 +208,9 @@ void sim_cp_backward(sim_model_t *m, const sim_cp_t *core, sim_ref_t d_out, sim_
         return;
     case SIM_CP_ALL_GATHER:
         all_gather_backward(m, core, d_out, q_p, k_p, v_p);
+        return;
+    case SIM_CP_A2A_P2P:
+        a2a_p2p_backward(m, core, d_out, q_p, k_p, v_p);
         return;
     case SIM_CP_P2P:
         p2p_backward(m, core, d_out, q_p, k_p, v_p);

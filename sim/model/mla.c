@@ -283,9 +283,10 @@ static size_t cp_inputs(const sim_model_t *m, sim_mla_save_t *save, sim_ref_t *r
     refs[0] = &save->core_q;
     refs[1] = &save->core_k;
     refs[2] = &save->core_v;
-    if (m->d->cp == 1 || m->s->cp_comm_type == SIM_CP_A2A)
+    sim_cp_comm_t type = m->s->cp_comm_type;
+    if (m->d->cp == 1 || type == SIM_CP_A2A || type == SIM_CP_A2A_P2P)
         return 0;
-    return m->s->cp_comm_type == SIM_CP_P2P ? 1 : 3;
+    return type == SIM_CP_P2P ? 1 : 3;
 }
 
 static void discard_qkv(sim_model_t *m, sim_mla_save_t *save)

@@ -134,7 +134,6 @@ static const sim_key_refused_t refused[] = {
     { "fp8_output_proj", "false", NULL },
     { "fp4_recipe", "nvfp4", NULL },
     { "fp4*", "none false", NULL },
-    { "hierarchical_context_parallel_sizes", "none", NULL },
     { "cpu_offloading_double_buffering", "false", NULL },
     { "cpu_offloading_retain_pinned_cpu_buffers", "*", NULL },
     { "delta_offload_bytes_across_pp_ranks", "0", NULL },

@@ -55,6 +55,7 @@ static const row_t keys[] = {
     { "virtual-pipeline-model-parallel-size=", NULL, false, NULL, NULL },
     { "microbatch-group-size-per-virtual-pipeline-stage=", "microbatch_group_size_per_vp_stage", false, "parallel.microbatch_group_size_per_virtual_pipeline_stage", NULL },
     { "context-parallel-size=", NULL, false, "parallel.context_parallel_size", NULL },
+    { "hierarchical-context-parallel-sizes*", NULL, false, "parallel.hierarchical_context_parallel_sizes", NULL },
     { "cp-comm-type*", NULL, false, "parallel.cp_comm_type", NULL },
     { "expert-model-parallel-size=", NULL, false, "parallel.expert_model_parallel_size", NULL },
     { "expert-tensor-parallel-size=", NULL, false, "parallel.expert_tensor_parallel_size", NULL },
@@ -368,7 +369,7 @@ static const struct {
       "gtp-remat-opt-in-modules* gtp-remat-reduce-scatter-with-fp32-accumulation "
       "gtp-remat-nccl-ub gtp-expert-remat-nccl-ub" },
     { "context-parallel-size",
-      "hierarchical-context-parallel-sizes* max-seqlen-per-dp-cp-rank=" },
+      "max-seqlen-per-dp-cp-rank=" },
     { "use-nccl-ub",
       "disable-symmetric-registration" },
     { "window-size",

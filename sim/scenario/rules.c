@@ -178,14 +178,13 @@ static void context_parallel_fits(sim_rule_context_t *c)
         s->attention_backend == SIM_ATTENTION_LOCAL || s->transformer_impl == SIM_IMPL_LOCAL)
         sim_rule_broken(c, "context_parallel_size",
                         U64 " needs attention_backend flash or fused of transformer_engine", cp);
-    if (s->cp_comm_type != SIM_CP_A2A)
-        return;
     uint64_t tp = s->tensor_model_parallel_size;
-    if (s->num_attention_heads / tp % cp != 0 || (s->num_query_groups / tp) % cp != 0)
+    uint64_t split = s->cp_comm_type == SIM_CP_A2A ? cp : s->cp_a2a_size;
+    if (s->num_attention_heads / tp % split != 0 || s->num_query_groups / tp % split != 0)
         sim_rule_broken(c, "cp_comm_type",
-                        "a2a needs context_parallel_size " U64
-                        " to divide the heads and query groups of a tensor-parallel rank",
-                        cp);
+                        "a2a among " U64 " ranks needs that to divide the heads and query groups "
+                        "of a tensor-parallel rank",
+                        split);
 }
 
 static void sequence_is_divisible(sim_rule_context_t *c)
@@ -626,7 +625,7 @@ static const sim_rule_t rules[] = {
     { "tensor_model_parallel_size num_attention_heads ffn_hidden_size hidden_size activation_func", "tensor_model_parallel_size divides heads and ffn_hidden_size", tensor_parallel_divides_the_model },
     { "tensor_model_parallel_size num_query_groups num_attention_heads", "tensor_model_parallel_size and num_query_groups: one divides the other", tensor_parallel_fits_the_groups },
     { "tensor_model_parallel_size padded_vocab_size vocab_size", "tensor_model_parallel_size divides padded_vocab_size", tensor_parallel_divides_the_vocabulary },
-    { "context_parallel_size cp_comm_type seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention, 2 chunks a rank, with a2a heads to split", context_parallel_fits },
+    { "context_parallel_size cp_comm_type hierarchical_context_parallel_sizes seq_length attention_backend transformer_impl num_attention_heads num_query_groups tensor_model_parallel_size", "context parallelism needs fused attention, 2 chunks a rank, with a2a heads to split", context_parallel_fits },
     { "expert_model_parallel_size num_experts", "expert parallelism needs experts, and divides them", sim_rule_experts_are_divisible },
     { "moe_router_topk num_experts", "moe_router_topk is at most num_experts", sim_rule_topk_fits },
     { "num_experts tensor_model_parallel_size sequence_parallel", "experts with tensor parallelism need sequence_parallel", sim_rule_experts_need_sequence_parallel },

@@ -25,7 +25,7 @@ typedef enum {
 } sim_dtype_t;
 
 /* How context parallelism exchanges keys and values. */
-typedef enum { SIM_CP_P2P, SIM_CP_ALL_GATHER, SIM_CP_A2A } sim_cp_comm_t;
+typedef enum { SIM_CP_P2P, SIM_CP_ALL_GATHER, SIM_CP_A2A, SIM_CP_A2A_P2P } sim_cp_comm_t;
 
 typedef enum { SIM_FP8_NONE, SIM_FP8_HYBRID, SIM_FP8_E4M3 } sim_fp8_t;
 typedef enum { SIM_FP4_NONE, SIM_FP4_E2M1 } sim_fp4_t;
@@ -251,6 +251,7 @@ typedef struct {
     uint64_t num_layers_per_virtual_pipeline_stage;            /* 0 = not given */
     uint64_t microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pipeline size */
     sim_cp_comm_t cp_comm_type;
+    const char *hierarchical_context_parallel_sizes; /* NULL = not given */
     uint64_t context_parallel_size, expert_model_parallel_size;
     uint64_t expert_tensor_parallel_size; /* 0 = tensor_model_parallel_size */
     bool sequence_parallel, use_tp_pp_dp_mapping;
@@ -391,7 +392,8 @@ typedef struct {
     /* Derived, filled by sim_scenario_resolve(). */
     topo_grid_t grid;
     topo_stages_t stages;
-    uint64_t n_microbatches;   /* global_batch_size / (micro_batch_size * dp) */
+    uint64_t n_microbatches; /* global_batch_size / (micro_batch_size * dp) */
+    uint64_t cp_a2a_size;    /* context parallel ranks that split heads before the ring; 1 = none */
     uint64_t mtp_depth_layers; /* layers of each depth of multi-token prediction */
     uint8_t *layer_kinds;      /* sim_layer_kind_t, sim_n_layers(); NULL = all Transformer; owned */
     bool *layer_is_moe;        /* sim_n_layers() of them; NULL when dense; owned */

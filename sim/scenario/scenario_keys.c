@@ -214,7 +214,7 @@ static const sim_choice_t matmuls[] = {
 };
 static const sim_choice_t cp_comms[] = {
     { "p2p", SIM_CP_P2P }, { "all_gather", SIM_CP_ALL_GATHER },
-    { "a2a", SIM_CP_A2A }, { "a2a+p2p", SIM_CHOICE_NOT_SIMULATED },
+    { "a2a", SIM_CP_A2A }, { "a2a+p2p", SIM_CP_A2A_P2P },
     { NULL, 0 },
 };
 static const sim_choice_t fp8_formats[] = {
@@ -445,6 +445,7 @@ static const sim_key_t keys[] = {
     COUNT("parallel", microbatch_group_size_per_virtual_pipeline_stage, "0", 0, MAX_BATCH, "micro-batches", "pipeline_model_parallel_size", "micro-batches that run through a chunk in a row"),
     COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size"),
     CHOICE("parallel", cp_comm_type, "p2p", cp_comms, "how context parallelism exchanges keys and values"),
+    TEXT("parallel", hierarchical_context_parallel_sizes, NULL, "a2a+p2p: ranks that split heads, then groups of them on the ring, such as 2 4"),
     COUNT("parallel", expert_model_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "expert parallel size"),
     COUNT("parallel", expert_tensor_parallel_size, "0", 0, MAX_WORLD, "GPUs", "tensor_model_parallel_size", "tensor parallel size of experts"),
     BOOL("parallel", sequence_parallel, "false", "split activations between tensor parallel regions along the sequence; off with tensor_model_parallel_size = 1"),

@@ -40,6 +40,7 @@ static void forget_derived(sim_scenario_t *s)
     s->gpu_p = NULL;
     s->n_microbatches = 0;
     s->mtp_depth_layers = 1;
+    s->cp_a2a_size = 1;
 }
 
 static sim_key_entry_t *entry_of(sim_scenario_t *s, const char *key)
@@ -353,6 +354,42 @@ static bool make_hybrid(sim_scenario_t *s, sim_rule_context_t *c, char **layout_
     return true;
 }
 
+/* "2 4", "[2, 4]": two sizes whose product is the context parallel size. */
+static bool read_two_sizes(const char *text, uint64_t sizes[2])
+{
+    int n = 0;
+    for (const char *s = text; *(s += strspn(s, " ,[]()")) != '\0'; n++) {
+        size_t digits = strspn(s, "0123456789");
+        if (n == 2 || digits == 0 || digits > 9)
+            return false;
+        sizes[n] = strtoull(s, NULL, 10);
+        s += digits;
+    }
+    return n == 2 && sizes[0] > 0 && sizes[1] > 0;
+}
+
+static bool make_context_parallel(sim_scenario_t *s, sim_rule_context_t *c)
+{
+    static const char key[] = "hierarchical_context_parallel_sizes";
+    static const char *const keys[] = { "cp_comm_type", "context_parallel_size", key, NULL };
+    uint64_t sizes[2] = { 1, 1 };
+    bool is_asked = s->cp_comm_type == SIM_CP_A2A_P2P;
+    const char *text = s->hierarchical_context_parallel_sizes;
+    if (!usable(s, keys) || (!is_asked && text == NULL))
+        return true;
+    if (!is_asked)
+        sim_rule_broken(c, key, "needs cp_comm_type = a2a+p2p");
+    else if (text == NULL || !read_two_sizes(text, sizes) ||
+             sizes[0] * sizes[1] != s->context_parallel_size)
+        sim_rule_broken(c, key,
+                        "must be two sizes whose product is context_parallel_size %" PRIu64
+                        ", such as 2 %" PRIu64,
+                        s->context_parallel_size, base_u64_max(s->context_parallel_size / 2, 1));
+    else
+        s->cp_a2a_size = sizes[0];
+    return is_asked && s->cp_a2a_size == sizes[0];
+}
+
 /* get_linear_attention_pattern(): which layers of a GPT have linear attention. */
 static bool make_linear_layers(sim_scenario_t *s, sim_rule_context_t *c)
 {
@@ -407,6 +444,7 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     char *layout;
     bool hybrid = make_hybrid(scenario, &context, &layout);
     hybrid = make_linear_layers(scenario, &context) && hybrid;
+    bool context_parallel = make_context_parallel(scenario, &context);
     derive_precision(scenario);
     derive_model(scenario);
     derive_virtual_pipeline(scenario);
@@ -420,13 +458,15 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     bool rules = sim_rules_check(scenario, diag, &broken);
     bool grid = make_grid(scenario, &context);
     bool experts = make_moe_layers(scenario, &context);
-    experts = stages && rules && grid && experts && make_routing(scenario, &context);
-    scenario->broken_rule = !hybrid
-                                ? "hybrid_layer_pattern and linear_attention_freq name known layers"
-                            : !grid   ? "the parallel sizes fit world_size"
-                            : !stages ? "the layers can be split over pipeline and virtual pipeline"
-                            : broken != NULL ? broken
-                            : !experts       ? "moe_layer_freq and the routing fit the model"
-                                             : NULL;
+    experts =
+        stages && rules && grid && context_parallel && experts && make_routing(scenario, &context);
+    scenario->broken_rule =
+        !hybrid             ? "hybrid_layer_pattern and linear_attention_freq name known layers"
+        : !grid             ? "the parallel sizes fit world_size"
+        : !stages           ? "the layers can be split over pipeline and virtual pipeline"
+        : broken != NULL    ? broken
+        : !context_parallel ? "hierarchical_context_parallel_sizes make context_parallel_size"
+        : !experts          ? "moe_layer_freq and the routing fit the model"
+                            : NULL;
     return experts;
 }
