@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Every scenario is played and compared with the figure that its first comment expects:
-#   ; Expected: rank R max_allocated_bytes N within P % (...)
+#   ; Expected: rank R max_allocated_bytes|max_reserved_bytes N within P % (...)
 #   ; Expected: out of memory on N ranks, by capacity|fragmentation
 # shellcheck disable=SC2016 # $0 is for the inner shells
 . "$TOP_SRCDIR/tests/lib.sh"
@@ -34,10 +34,10 @@ for ini in "$TOP_SRCDIR"/scenarios/*.ini; do
   # shellcheck disable=SC2086 # the words are wanted
   set -- $expected
   case $expected in
-    "rank "*" max_allocated_bytes "*" within "*" %"*)
+    "rank "*" max_allocated_bytes "*" within "*" %"* | "rank "*" max_reserved_bytes "*" within "*" %"*)
       check "$name fits" test "$rc" -eq 0
       check "$name is within $6 % of $4 bytes" \
-        within "$(number out.json max_allocated_bytes "$2")" "$4" "$6"
+        within "$(number out.json "$3" "$2")" "$4" "$6"
       ;;
     "out of memory on "*" ranks, by "*)
       check "$name runs out of memory" test "$rc" -eq 3

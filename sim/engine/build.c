@@ -150,6 +150,8 @@ bool sim_player_foreach_trained(sim_player_t *p, sim_owned_f visit, void *arg)
 
 bool sim_player_build(sim_player_t *p)
 {
+    if (sim_is_titan(p->scenario))
+        return sim_titan_build_shards(p);
     if (p->scenario->use_torch_fsdp2)
         return build_model(p) && sim_fsdp2_build(p);
     if (p->scenario->use_megatron_fsdp)
@@ -160,7 +162,7 @@ bool sim_player_build(sim_player_t *p)
 bool sim_player_zero_grad(sim_player_t *p)
 {
     sim_player_free_statics(p, &p->grad_copies);
-    if (p->scenario->use_torch_fsdp2)
+    if (p->scenario->use_torch_fsdp2 || sim_is_titan(p->scenario))
         sim_fsdp2_zero_grad(p);
     sim_player_release_held(p);
     return true;

@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/model/titan.h"
 
 #include <stdlib.h>
 
@@ -14,9 +15,9 @@ enum { GATHER_STREAM = 0x2000, REDUCE_STREAM = 0x2001, FP32_BYTES = 4 };
 
 static uint32_t index_of(const sim_fsdp2_t *f, uint32_t unit)
 {
-    if (unit == SIM_UNIT_EMBEDDING)
-        return 0;
-    return unit == SIM_UNIT_HEAD ? f->n - 1 : unit + f->has_embedding;
+    if (unit == SIM_UNIT_HEAD || (unit == SIM_UNIT_EMBEDDING && f->has_ends))
+        return f->n - 1;
+    return unit == SIM_UNIT_EMBEDDING ? 0 : unit + f->has_embedding;
 }
 
 static uint32_t unit_of(const sim_param_t *param, const topo_chunk_t *place)
@@ -31,28 +32,66 @@ static void clear(sim_fsdp2_storage_t *storage)
     storage->block = SIM_BLOCK_NONE;
 }
 
+/* apply_fsdp() of torchtitan leaves what backward needs first, by default, as it was gathered: the
+ * last block, where the ends are the root's, else the output layer. A root always keeps its
+ * parameters to the end of backward. */
+static bool reshards(const sim_scenario_t *s, const sim_fsdp2_t *f, uint32_t i)
+{
+    if (!f->is_titan)
+        return s->torch_fsdp2_reshard_after_forward;
+    bool is_head = i + 1 == f->n && f->n > f->n_layers + f->has_embedding;
+    bool is_last_layer = i + 1 == f->has_embedding + f->n_layers;
+    if (is_head && f->has_ends)
+        return false;
+    if (s->fsdp_reshard_after_forward != SIM_RESHARD_DEFAULT)
+        return s->fsdp_reshard_after_forward == SIM_RESHARD_ALWAYS;
+    return s->pipeline_model_parallel_size == 1 && !is_head && !(f->has_ends && is_last_layer);
+}
+
+static void init_units(sim_fsdp2_t *f, const sim_scenario_t *s)
+{
+    f->units = base_xcalloc(f->n, sizeof(*f->units));
+    for (uint32_t i = 0; i < f->n; i++) {
+        clear(&f->units[i].gathered);
+        clear(&f->units[i].grads);
+        clear(&f->units[i].sharded_grad);
+        f->units[i].reshards = reshards(s, f, i);
+    }
+}
+
+static void add_param(sim_fsdp2_unit_t *unit, const sim_param_t *param, uint64_t n_ranks)
+{
+    uint64_t rows = param->is_vector ? param->n_elements : param->rows;
+    uint64_t n_elements = base_u64_round_up(rows, n_ranks) * (param->n_elements / rows);
+    unit->param_elements =
+        base_xrealloc(unit->param_elements, unit->n_params + 1, sizeof(*unit->param_elements));
+    unit->params = base_xrealloc(unit->params, unit->n_params + 1, sizeof(*unit->params));
+    clear(&unit->params[unit->n_params]);
+    unit->param_elements[unit->n_params++] = n_elements;
+    unit->n_elements += n_elements;
+}
+
 sim_fsdp2_t *sim_fsdp2_create(const sim_scenario_t *s, const sim_params_t *params,
                               const topo_chunk_t *place)
 {
     sim_fsdp2_t *f = base_xcalloc(1, sizeof(*f));
-    uint64_t n_ranks = (uint64_t)s->grid.dp * s->grid.cp;
+    uint64_t n_ranks = (uint64_t)s->grid.dp * s->grid.cp / s->data_parallel_replicate_degree;
+    uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(s));
+    f->is_titan = sim_is_titan(s);
+    f->has_ends = f->is_titan && sim_titan_root_has_ends(s);
+    f->shard_e = f->is_titan ? FP32_BYTES : e;
+    f->param_e = e;
+    f->reduce_e = f->is_titan ? sim_dtype_bytes(s->mixed_precision_reduce) : e;
     f->n_layers = place->n_layers;
-    f->has_embedding = place->has_embedding;
-    f->n = f->n_layers + f->has_embedding + place->has_loss;
+    f->has_embedding = place->has_embedding && !f->has_ends;
+    f->n =
+        f->n_layers + f->has_embedding + (place->has_loss || (f->has_ends && place->has_embedding));
     f->last_gathered = f->n;
-    f->units = base_xcalloc(f->n, sizeof(*f->units));
     clear(&f->reduce_input);
-    for (uint32_t i = 0; i < f->n; i++) {
-        clear(&f->units[i].gathered);
-        clear(&f->units[i].params);
-        clear(&f->units[i].grads);
-        clear(&f->units[i].sharded_grad);
-    }
+    init_units(f, s);
     for (uint32_t i = 0; i < params->n; i++) {
         const sim_param_t *param = &params->params[i];
-        uint64_t rows = param->is_vector ? param->n_elements : param->rows;
-        sim_fsdp2_unit_t *unit = &f->units[index_of(f, unit_of(param, place))];
-        unit->n_elements += base_u64_round_up(rows, n_ranks) * (param->n_elements / rows);
+        add_param(&f->units[index_of(f, unit_of(param, place))], param, n_ranks);
     }
     for (uint32_t i = 0; i < f->n; i++)
         f->units[i].n_owned = f->units[i].n_elements / n_ranks;
@@ -63,6 +102,10 @@ void sim_fsdp2_destroy(sim_fsdp2_t *f)
 {
     if (f == NULL)
         return;
+    for (uint32_t i = 0; i < f->n; i++) {
+        free(f->units[i].param_elements);
+        free(f->units[i].params);
+    }
     free(f->units);
     free(f);
 }
@@ -70,12 +113,12 @@ void sim_fsdp2_destroy(sim_fsdp2_t *f)
 /* ---- storage ---- */
 
 static bool take(sim_player_t *p, sim_fsdp2_storage_t *storage, const char *name,
-                 sim_category_t category, uint64_t n_elements, uint64_t stream)
+                 sim_category_t category, uint64_t bytes, uint64_t stream)
 {
     if (storage->block != SIM_BLOCK_NONE)
         return true;
     storage->tensor = (sim_tensor_t){ .name = name,
-                                      .bytes = n_elements * p->dims.e,
+                                      .bytes = bytes,
                                       .layer = SIM_NO_LAYER,
                                       .category = (uint8_t)category,
                                       .module = SIM_MOD_DDP };
@@ -91,12 +134,40 @@ static void drop(sim_player_t *p, sim_fsdp2_storage_t *storage)
 
 /* ---- parameters ---- */
 
-static bool gather(sim_player_t *p, sim_fsdp2_unit_t *unit)
+static bool is_unsharded(const sim_fsdp2_unit_t *unit)
 {
-    if (unit->params.block != SIM_BLOCK_NONE || unit->n_owned == unit->n_elements)
+    return unit->n_params > 0 && unit->params[0].block != SIM_BLOCK_NONE;
+}
+
+/* foreach_all_gather(): shards in another type are converted first. */
+static bool gather(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit)
+{
+    if (is_unsharded(unit) || unit->gathered.block != SIM_BLOCK_NONE ||
+        unit->n_owned == unit->n_elements)
         return true;
-    return take(p, &unit->gathered, "gathered_params", SIM_CAT_PARAMETERS, unit->n_elements,
-                GATHER_STREAM);
+    sim_fsdp2_storage_t cast = { .block = SIM_BLOCK_NONE };
+    if (f->shard_e != f->param_e && !take(p, &cast, "gather_input", SIM_CAT_PARAMETERS,
+                                          unit->n_owned * f->param_e, GATHER_STREAM))
+        return false;
+    bool ok = take(p, &unit->gathered, "gathered_params", SIM_CAT_PARAMETERS,
+                   unit->n_elements * f->param_e, GATHER_STREAM);
+    drop(p, &cast);
+    return ok;
+}
+
+static bool take_params(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit)
+{
+    for (uint32_t i = 0; i < unit->n_params; i++)
+        if (!take(p, &unit->params[i], "unit_params", SIM_CAT_PARAMETERS,
+                  unit->param_elements[i] * f->param_e, 0))
+            return false;
+    return true;
+}
+
+static void drop_params(sim_player_t *p, sim_fsdp2_unit_t *unit)
+{
+    for (uint32_t i = 0; i < unit->n_params; i++)
+        drop(p, &unit->params[i]);
 }
 
 static void drop_last_gathered(sim_player_t *p, sim_fsdp2_t *f)
@@ -111,13 +182,13 @@ static void drop_last_gathered(sim_player_t *p, sim_fsdp2_t *f)
 static bool unshard(sim_player_t *p, sim_fsdp2_t *f, uint32_t i, bool is_forward)
 {
     sim_fsdp2_unit_t *unit = &f->units[i];
-    if (unit->params.block != SIM_BLOCK_NONE)
+    if (is_unsharded(unit))
         return true;
-    if (!gather(p, unit))
+    if (!gather(p, f, unit))
         return false;
     if (is_forward && f->last_gathered != i)
         drop_last_gathered(p, f);
-    if (!take(p, &unit->params, "unit_params", SIM_CAT_PARAMETERS, unit->n_elements, 0))
+    if (!take_params(p, f, unit))
         return false;
     if (is_forward)
         f->last_gathered = i;
@@ -128,23 +199,36 @@ static bool unshard(sim_player_t *p, sim_fsdp2_t *f, uint32_t i, bool is_forward
 
 /* ---- gradients ---- */
 
+/* Gradients of the unit: torchtitan's tape has them as tensors; Megatron-LM's layers are taken to
+ * have made them all. */
+static bool take_grads(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit)
+{
+    return f->is_titan ||
+           take(p, &unit->grads, "unit_grads", SIM_CAT_GRADIENTS, unit->n_elements * f->param_e, 0);
+}
+
 /* post_backward(): the parameters go, the gradients are copied into the input of the reduction,
  * which stays until the next one. */
 static bool reduce(sim_player_t *p, sim_fsdp2_t *f, uint32_t i)
 {
     sim_fsdp2_unit_t *unit = &f->units[i];
-    if (!take(p, &unit->grads, "unit_grads", SIM_CAT_GRADIENTS, unit->n_elements, 0))
+    if (!take_grads(p, f, unit))
         return false;
-    drop(p, &unit->params);
+    drop_params(p, unit);
     drop(p, &f->reduce_input);
-    if (!take(p, &f->reduce_input, "reduce_input", SIM_CAT_GRADIENTS, unit->n_elements, 0))
+    if (!take(p, &f->reduce_input, "reduce_input", SIM_CAT_GRADIENTS,
+              unit->n_elements * f->reduce_e, 0))
         return false;
     drop(p, &unit->grads);
-    if (unit->sharded_grad.block == SIM_BLOCK_NONE)
-        return take(p, &unit->sharded_grad, "sharded_grad", SIM_CAT_GRADIENTS, unit->n_owned,
-                    REDUCE_STREAM);
-    sim_fsdp2_storage_t output = { .block = SIM_BLOCK_NONE }; /* added to the gradient so far */
-    if (!take(p, &output, "reduce_output", SIM_CAT_GRADIENTS, unit->n_owned, REDUCE_STREAM))
+    if (unit->sharded_grad.block == SIM_BLOCK_NONE && f->reduce_e == f->shard_e)
+        return take(p, &unit->sharded_grad, "sharded_grad", SIM_CAT_GRADIENTS,
+                    unit->n_owned * f->reduce_e, REDUCE_STREAM);
+    /* Converted to the type of the shards, or added to the gradient so far. */
+    sim_fsdp2_storage_t output = { .block = SIM_BLOCK_NONE };
+    if (!take(p, &output, "reduce_output", SIM_CAT_GRADIENTS, unit->n_owned * f->reduce_e,
+              REDUCE_STREAM) ||
+        !take(p, &unit->sharded_grad, "sharded_grad", SIM_CAT_GRADIENTS, unit->n_owned * f->shard_e,
+              REDUCE_STREAM))
         return false;
     drop(p, &output);
     return true;
@@ -152,7 +236,7 @@ static bool reduce(sim_player_t *p, sim_fsdp2_t *f, uint32_t i)
 
 static bool begin_backward(sim_player_t *p, sim_fsdp2_t *f, uint32_t i)
 {
-    return unshard(p, f, i, false) && (i == 0 || gather(p, &f->units[i - 1]));
+    return unshard(p, f, i, false) && (i == 0 || gather(p, f, &f->units[i - 1]));
 }
 
 bool sim_fsdp2_event(sim_player_t *p, sim_player_chunk_t *chunk, sim_unit_event_t event,
@@ -166,8 +250,8 @@ bool sim_fsdp2_event(sim_player_t *p, sim_player_chunk_t *chunk, sim_unit_event_
         return unshard(p, f, i, true);
     case SIM_UNIT_FORWARD_DONE:
     case SIM_UNIT_AGAIN_DONE:
-        if (p->scenario->torch_fsdp2_reshard_after_forward)
-            drop(p, &f->units[i].params);
+        if (f->units[i].reshards)
+            drop_params(p, &f->units[i]);
         return true;
     case SIM_UNIT_PASS: /* at the end of the root's forward */
         drop_last_gathered(p, f);
@@ -241,7 +325,9 @@ bool sim_fsdp2_step(sim_player_t *p, bool is_skipped)
 
 void sim_fsdp2_zero_grad(sim_player_t *p)
 {
-    sim_fsdp2_t *f = p->chunks[0].fsdp2;
-    for (uint32_t i = 0; i < f->n; i++)
-        drop(p, &f->units[i].sharded_grad);
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        sim_fsdp2_t *f = p->chunks[c].fsdp2;
+        for (uint32_t i = 0; i < f->n; i++)
+            drop(p, &f->units[i].sharded_grad);
+    }
 }

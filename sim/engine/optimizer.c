@@ -214,6 +214,8 @@ static bool params_norm(sim_player_t *p)
 static bool step(sim_player_t *p, bool is_skipped)
 {
     const sim_scenario_t *s = p->scenario;
+    if (sim_is_titan(s))
+        return sim_titan_step(p);
     if (s->use_torch_fsdp2)
         return sim_fsdp2_step(p, is_skipped);
     if (s->use_megatron_fsdp)

@@ -170,8 +170,8 @@ static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
 static bool tell_unit(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op)
 {
     sim_unit_event_t event = (sim_unit_event_t)op->tensor;
-    return p->scenario->use_torch_fsdp2 ? sim_fsdp2_event(p, c, event, op->slot)
-                                        : sim_fsdp_event(p, c, event, op->slot);
+    return c->fsdp2 != NULL ? sim_fsdp2_event(p, c, event, op->slot)
+                            : sim_fsdp_event(p, c, event, op->slot);
 }
 
 static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots,

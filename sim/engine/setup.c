@@ -42,7 +42,7 @@ static void init_chunk(sim_player_t *p, uint32_t c)
         ddp.n_shards = sim_place_share(&p->place, (sim_buffer_t)which)->n_shards;
         sim_ddp_buffer_init(&chunk->ddp[which], &chunk->chunk.params, (sim_buffer_t)which, &ddp);
     }
-    if (s->use_torch_fsdp2)
+    if (s->use_torch_fsdp2 || sim_is_titan(s))
         chunk->fsdp2 = sim_fsdp2_create(s, &chunk->chunk.params, layers);
     else if (s->use_megatron_fsdp)
         chunk->fsdp = sim_fsdp_create(s, &chunk->chunk.params, layers, ddp.bucket_elements);

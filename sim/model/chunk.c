@@ -11,6 +11,7 @@
 #include "sim/model/mtp.h"
 #include "sim/model/offload.h"
 #include "sim/model/sharding.h"
+#include "sim/model/titan.h"
 #include "sim/model/transformer_layer.h"
 
 #include <stdlib.h>
@@ -403,10 +404,36 @@ static void decide_offloads(work_t *w)
     sim_persistent_fini(&persistent);
 }
 
+static void take_tensors(sim_chunk_t *chunk, const sim_builder_t *b)
+{
+    chunk->n_tensors = b->n_built;
+    chunk->n_slots = b->n_slots;
+    chunk->tensors = base_xcalloc(b->n_built, sizeof(*chunk->tensors));
+    for (uint32_t i = 0; i < b->n_built; i++)
+        chunk->tensors[i] = b->built[i].tensor;
+}
+
+static void init_titan(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
+                       sim_persistent_t *persistent)
+{
+    sim_builder_t b;
+    sim_titan_params_init(&chunk->params, scenario, dims, &chunk->place);
+    sim_builder_init(&b, persistent);
+    sim_titan_build(scenario, dims, &chunk->place, &b, &chunk->forward, &chunk->backward);
+    sim_builder_finish(&b);
+    take_tensors(chunk, &b);
+    sim_builder_fini(&b);
+    chunk->in_bytes = chunk->out_bytes = dims->hidden_bytes;
+}
+
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
                     const topo_chunk_t *place, uint32_t tp_rank, sim_persistent_t *persistent)
 {
     *chunk = (sim_chunk_t){ .place = *place };
+    if (sim_is_titan(scenario)) {
+        init_titan(chunk, scenario, dims, persistent);
+        return;
+    }
     sim_params_init(&chunk->params, scenario, dims, place);
     sim_builder_t b;
     sim_builder_init(&b, persistent);
@@ -422,11 +449,7 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     build_forward(&w, &chunk->forward);
     build_backward(&w, &chunk->backward);
     sim_builder_finish(&b);
-    chunk->n_tensors = b.n_built;
-    chunk->n_slots = b.n_slots;
-    chunk->tensors = base_xcalloc(b.n_built, sizeof(*chunk->tensors));
-    for (uint32_t i = 0; i < b.n_built; i++)
-        chunk->tensors[i] = b.built[i].tensor;
+    take_tensors(chunk, &b);
     sim_builder_fini(&b);
     chunk->in_bytes = w.in_bytes;
     chunk->out_bytes = w.out_bytes;

@@ -10,7 +10,7 @@
 
 sim_sharding_t sim_sharding_of(const sim_scenario_t *s)
 {
-    if (s->use_megatron_fsdp || s->use_torch_fsdp2)
+    if (s->use_megatron_fsdp || s->use_torch_fsdp2 || sim_is_titan(s))
         return SIM_SHARDING_UNITS;
     if (!s->use_distributed_optimizer)
         return SIM_SHARDING_NONE;

@@ -28,6 +28,14 @@ static const struct {
     [SIM_SOFTWARE_LAYER_WISE_LAYOUT] = { 20260520, 0 },
     /* Megatron-LM e0ccd26776 (2026-08-11), 85344907be (2026-08-12). */
     [SIM_SOFTWARE_LAYER_WISE_BY_COST] = { 20260812, 0 },
+    /* torchtitan 83e694105. */
+    [SIM_SOFTWARE_TITAN_UNITS_OF_ENDS] = { 20250728, 0 },
+    /* torchtitan 6e4988550. */
+    [SIM_SOFTWARE_TITAN_FUSED_ADAMW] = { 20250224, 0 },
+    /* torchtitan 3b85aa31f. */
+    [SIM_SOFTWARE_TITAN_CUDNN_ON_BLACKWELL] = { 20250514, 0 },
+    /* torchtitan b39377f9f. */
+    [SIM_SOFTWARE_TITAN_KEEPS_ALL_ATTENTION] = { 20251201, 0 },
 };
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)

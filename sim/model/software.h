@@ -28,6 +28,14 @@ typedef enum {
     SIM_SOFTWARE_LAYER_WISE_LAYOUT,
     /* That layout balances the cost of updates and fills its padding. */
     SIM_SOFTWARE_LAYER_WISE_BY_COST,
+    /* torchtitan: embedding and output layer (with the norm) are FSDP units, not the root's. */
+    SIM_SOFTWARE_TITAN_UNITS_OF_ENDS,
+    /* torchtitan: AdamW is fused unless asked otherwise. */
+    SIM_SOFTWARE_TITAN_FUSED_ADAMW,
+    /* torchtitan: cuDNN's attention comes first on Blackwell. */
+    SIM_SOFTWARE_TITAN_CUDNN_ON_BLACKWELL,
+    /* torchtitan: selective checkpointing keeps the result of any attention kernel. */
+    SIM_SOFTWARE_TITAN_KEEPS_ALL_ATTENTION,
 } sim_software_t;
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);

@@ -54,6 +54,13 @@ void sim_rule_delta_net_can_be_split(sim_rule_context_t *context);
 void sim_rule_mamba_can_be_split(sim_rule_context_t *context);
 void sim_rule_decoder_fits(sim_rule_context_t *context);
 
+/* Rules of torchtitan. */
+void sim_rule_titan_model(sim_rule_context_t *context);
+void sim_rule_titan_training(sim_rule_context_t *context);
+void sim_rule_titan_parallel(sim_rule_context_t *context);
+void sim_rule_titan_checkpoints(sim_rule_context_t *context);
+void sim_rule_titan_is_no_megatron(sim_rule_context_t *context);
+
 /* Rules of adapters. */
 void sim_rule_adapters_can_be_split(sim_rule_context_t *context);
 void sim_rule_adapters_have_layers(sim_rule_context_t *context);

@@ -24,6 +24,18 @@ typedef enum {
     SIM_N_DTYPES
 } sim_dtype_t;
 
+/* The program that trains. */
+typedef enum { SIM_FRAMEWORK_MEGATRON, SIM_FRAMEWORK_TORCHTITAN } sim_framework_t;
+
+/* activation_checkpoint_mode: what torchtitan computes again. */
+typedef enum { SIM_AC_NONE, SIM_AC_SELECTIVE, SIM_AC_FULL } sim_ac_t;
+
+/* fsdp_reshard_after_forward: whether gathered parameters go between forward and backward. */
+typedef enum { SIM_RESHARD_DEFAULT, SIM_RESHARD_ALWAYS, SIM_RESHARD_NEVER } sim_reshard_t;
+
+/* optimizer_implementation: kernels of torch.optim. */
+typedef enum { SIM_ADAMW_BY_DATE, SIM_ADAMW_FOREACH, SIM_ADAMW_FUSED } sim_adamw_t;
+
 /* How context parallelism exchanges keys and values. */
 typedef enum { SIM_CP_P2P, SIM_CP_ALL_GATHER, SIM_CP_A2A, SIM_CP_A2A_P2P } sim_cp_comm_t;
 
@@ -375,7 +387,17 @@ typedef struct {
     char *conf;         /* text of PYTORCH_CUDA_ALLOC_CONF, NULL = defaults */
     uint32_t addresses; /* sim_placement_t */
 
+    /* [torchtitan] */
+    sim_ac_t activation_checkpoint_mode;
+    char *selective_ac_option; /* "op" or a number */
+    bool compile_model, compile_loss;
+    sim_reshard_t fsdp_reshard_after_forward;
+    sim_dtype_t mixed_precision_reduce;
+    sim_adamw_t optimizer_implementation;
+    uint64_t data_parallel_replicate_degree;
+
     /* [run] */
+    sim_framework_t framework;
     uint64_t iterations;
     uint64_t software_date; /* YYYYMMDD; 0 = the newest software */
 
@@ -398,6 +420,7 @@ typedef struct {
     uint8_t *layer_kinds;      /* sim_layer_kind_t, sim_n_layers(); NULL = all Transformer; owned */
     bool *layer_is_moe;        /* sim_n_layers() of them; NULL when dense; owned */
     sim_routing_t *routing;    /* NULL = balanced; owned */
+    uint64_t selective_ac_every; /* n of selective_ac_option; 0 = by operator */
     const char *broken_rule; /* what must hold and does not, without figures; NULL = all is well */
 } sim_scenario_t;
 
@@ -491,6 +514,11 @@ static inline bool sim_has_quantized_params(const sim_scenario_t *s)
 {
     return s->fp4 != SIM_FP4_NONE ? s->fp4_param_gather
                                   : s->fp8 != SIM_FP8_NONE && s->fp8_param_gather;
+}
+
+static inline bool sim_is_titan(const sim_scenario_t *s)
+{
+    return s->framework == SIM_FRAMEWORK_TORCHTITAN;
 }
 
 /* params_dtype: bf16, fp16 or fp32. */

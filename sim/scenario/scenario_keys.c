@@ -189,6 +189,37 @@ static const sim_choice_t strategies[] = {
     { "optim_grads_params", SIM_FSDP_OPTIM_GRADS_PARAMS },
     { NULL, 0 },
 };
+static const sim_choice_t frameworks[] = {
+    { "megatron", SIM_FRAMEWORK_MEGATRON },
+    { "torchtitan", SIM_FRAMEWORK_TORCHTITAN },
+    { NULL, 0 },
+};
+static const sim_choice_t ac_modes[] = {
+    { "none", SIM_AC_NONE },
+    { "selective", SIM_AC_SELECTIVE },
+    { "full", SIM_AC_FULL },
+    { "memory_budget", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t reshards[] = {
+    { "default", SIM_RESHARD_DEFAULT },
+    { "always", SIM_RESHARD_ALWAYS },
+    { "never", SIM_RESHARD_NEVER },
+    { NULL, 0 },
+};
+static const sim_choice_t adamws[] = {
+    { "default", SIM_ADAMW_BY_DATE },
+    { "foreach", SIM_ADAMW_FOREACH },
+    { "fused", SIM_ADAMW_FUSED },
+    { "for-loop", SIM_CHOICE_NOT_SIMULATED },
+    { "fused_opt_states_bf16", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
+static const sim_choice_t reduce_dtypes[] = {
+    { "float32", SIM_DTYPE_FP32 },
+    { "bfloat16", SIM_DTYPE_BF16 },
+    { NULL, 0 },
+};
 static const sim_choice_t fsdp_dtypes[] = {
     { "auto", SIM_FSDP_AUTO },           { "fp32", SIM_FSDP_FP32 },
     { "bf16", SIM_FSDP_BF16 },           { "fp16", SIM_FSDP_FP16 },
@@ -290,9 +321,10 @@ static const sim_choice_t address_orders[] = {
     { NULL, 0 },
 };
 
-const char *const sim_sections[] = { "model",     "moe",       "parallel",  "train", "precision",
-                                     "recompute", "offload",   "optimizer", "peft",  "device",
-                                     "cluster",   "allocator", "nccl",      "run",   NULL };
+const char *const sim_sections[] = { "model",     "moe",        "parallel", "train",
+                                     "precision", "recompute",  "offload",  "optimizer",
+                                     "peft",      "device",     "cluster",  "allocator",
+                                     "nccl",      "torchtitan", "run",      NULL };
 
 /* One row of each type; the designated rest is NULL or 0. */
 #define COUNT(s, f, def, lo, hi, u, none_, doc_)                                                   \
@@ -632,9 +664,20 @@ static const sim_key_t keys[] = {
     NCCL_COUNT("p2p_channels", nccl_log_p2p, 64, "by the rules", "p2p channels, from the same line"),
     NCCL_COUNT("p2p_channels_per_peer", nccl_log_per_peer, 64, "by the rules", "p2p channels per peer, from the same line"),
 
+    /* [torchtitan] */
+    CHOICE("torchtitan", activation_checkpoint_mode, "selective", ac_modes, "what of the blocks the backward pass computes again"),
+    TEXT("torchtitan", selective_ac_option, "op", "selective: op keeps the results of the listed operators; a number n checkpoints every n-th block as a whole"),
+    BOOL("torchtitan", compile_model, "false", "torch.compile of each block"),
+    BOOL("torchtitan", compile_loss, "false", "torch.compile of the loss; default as compile_model, but false before 2024-10-22 and from 2024-12-18 to 2025-02-19"),
+    CHOICE("torchtitan", fsdp_reshard_after_forward, "default", reshards, "let gathered parameters go after forward; default: unless there is a pipeline"),
+    CHOICE("torchtitan", mixed_precision_reduce, "float32", reduce_dtypes, "type in which FSDP reduces gradients"),
+    CHOICE("torchtitan", optimizer_implementation, "default", adamws, "kernels of AdamW; default: fused, before 2025-02-24 foreach"),
+    COUNT("torchtitan", data_parallel_replicate_degree, "1", 1, MAX_WORLD, NULL, NULL, "copies of the sharded model (HSDP)"),
+
     /* [run] */
+    CHOICE("run", framework, "megatron", frameworks, "program that trains: Megatron-LM (and Megatron-Bridge) or torchtitan"),
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
-    COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the Megatron-LM, Transformer Engine and PyTorch versions, for what they changed"),
+    COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the versions of Megatron-LM, Transformer Engine, torchtitan and PyTorch, for what they changed"),
 };
 /* clang-format on */
 

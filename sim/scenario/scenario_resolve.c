@@ -130,6 +130,53 @@ static void derive_model(sim_scenario_t *s)
         imply_text(s, "cublas_workspace_config", &s->cublas_workspace_config, ":4096:8");
 }
 
+static void imply_choice(sim_scenario_t *s, const char *key, void *field, unsigned value)
+{
+    if (entry_of(s, key)->how == SIM_KEY_DEFAULT && memcmp(field, &value, sizeof(value)) != 0) {
+        memcpy(field, &value, sizeof(value));
+        entry_of(s, key)->how = SIM_KEY_DERIVED;
+    }
+}
+
+static void imply_no_dropout(sim_scenario_t *s, const char *key, double *field)
+{
+    if (entry_of(s, key)->how == SIM_KEY_DEFAULT && *field > 0.0) {
+        *field = 0.0;
+        entry_of(s, key)->how = SIM_KEY_DERIVED;
+    }
+}
+
+/* torch.compile takes the loss too: torchtitan e10cb9494 (2024-10-22), but for the time from
+ * e8977b007 (2024-12-18) to d1f62be73 (2025-02-20). */
+static bool compiles_loss(const sim_scenario_t *s)
+{
+    uint64_t date = s->software_date;
+    bool is_off = date != 0 && (date < 20241022 || (date >= 20241218 && date < 20250220));
+    return s->compile_model && !is_off;
+}
+
+/* torchtitan's models are such, and pad no vocabulary. */
+static void derive_titan(sim_scenario_t *s)
+{
+    s->selective_ac_every =
+        s->selective_ac_option != NULL ? strtoull(s->selective_ac_option, NULL, 10) : 0;
+    if (!sim_is_titan(s))
+        return;
+    imply_choice(s, "normalization", &s->normalization, SIM_NORM_RMSNORM);
+    imply_choice(s, "position_embedding_type", &s->position_embedding_type, SIM_POS_ROPE);
+    imply_choice(s, "activation_func", &s->activation_func, SIM_ACT_SWIGLU);
+    imply_bool(s, "add_bias_linear", &s->add_bias_linear, false);
+    imply_bool(s, "untie_embeddings_and_output_weights", &s->untie_embeddings_and_output_weights,
+               true);
+    imply_no_dropout(s, "attention_dropout", &s->attention_dropout);
+    imply_no_dropout(s, "hidden_dropout", &s->hidden_dropout);
+    imply_count(s, "padded_vocab_size", &s->padded_vocab_size, s->vocab_size);
+    imply_bool(s, "sequence_parallel", &s->sequence_parallel, s->tensor_model_parallel_size > 1);
+    imply_bool(s, "gradient_accumulation_fusion", &s->gradient_accumulation_fusion, false);
+    imply_bool(s, "compile_loss", &s->compile_loss, compiles_loss(s));
+    imply_bool(s, "deallocate_pipeline_outputs", &s->deallocate_pipeline_outputs, false);
+}
+
 static void derive_precision(sim_scenario_t *s)
 {
     if (s->fp16)
@@ -445,6 +492,7 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     bool hybrid = make_hybrid(scenario, &context, &layout);
     hybrid = make_linear_layers(scenario, &context) && hybrid;
     bool context_parallel = make_context_parallel(scenario, &context);
+    derive_titan(scenario);
     derive_precision(scenario);
     derive_model(scenario);
     derive_virtual_pipeline(scenario);

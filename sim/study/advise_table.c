@@ -281,7 +281,7 @@ static void activation_offload(const sim_scenario_t *s, sim_change_t *c)
 
 static void megatron_fsdp(const sim_scenario_t *s, sim_change_t *c)
 {
-    if (s->use_megatron_fsdp || s->use_torch_fsdp2) {
+    if (s->use_megatron_fsdp || s->use_torch_fsdp2 || sim_is_titan(s)) {
         why_not(c, "on already");
         return;
     }

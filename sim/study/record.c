@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/study/record_date.h"
+#include "sim/study/record_titan.h"
 #include "topology/gpu.h"
 #include "topology/stages.h"
 
@@ -581,7 +582,7 @@ static void import_fields(const json_t *record, sim_import_t *import)
 /* Programs that allocate in another way than Megatron-LM and Megatron-Bridge. */
 static const char *other_program(const json_t *record)
 {
-    static const char *const programs[] = { "torchtitan", "torchtune", "Automodel" };
+    static const char *const programs[] = { "torchtune", "Automodel" };
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
         if (text_has(record, "source", programs[i]))
             return programs[i];
@@ -626,6 +627,8 @@ static char *find_reason(const json_t *record, const sim_import_t *import)
     if (!is_known_type(type) && !is_hybrid)
         reason =
             base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
+    else if (sim_record_is_titan(record) && (reason = sim_record_refuse_titan(record)) != NULL)
+        ; /* said */
     else if (other_program(record) != NULL)
         reason = base_xasprintf("run with %s, which is not simulated", other_program(record));
     else if (!json_is_object(at(record, "args")) && text_has(record, "source", "ms-swift"))
@@ -696,6 +699,8 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     put_model_type(record, import);
     if (json_is_object(at(record, "args")))
         import_arguments(record, import);
+    else if (sim_record_is_titan(record))
+        sim_record_import_titan(record, import);
     else
         import_fields(record, import);
     put_offload(record, import);
@@ -706,6 +711,8 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     put_mtp_in_layout(import);
     bool known_gpu = put_gpu(record, import);
     put_allocator(record, import);
+    if (sim_record_is_titan(record))
+        sim_record_refine_titan(record, import);
     *reason_p = find_reason(record, import);
     if (*reason_p == NULL && import->world_size == 0)
         *reason_p = base_xstrdup("the number of GPUs is not stated");

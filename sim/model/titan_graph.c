@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/model/software.h"
+#include "sim/model/titan.h"
+
+enum { FP32 = 4, INDEX_BYTES = 8 };
+
+/* Where graphs are written, and what they are of. */
+typedef struct {
+    sim_graph_t *g;
+    const sim_scenario_t *s;
+    const sim_dims_t *d;
+} work_t;
+
+#define POINTWISE(w, name, bytes, n, ...)                                                          \
+    sim_graph_add((w)->g, SIM_NODE_POINTWISE, name, bytes, n, __VA_ARGS__)
+#define REDUCTION(w, name, bytes, n, ...)                                                          \
+    sim_graph_add((w)->g, SIM_NODE_REDUCTION, name, bytes, n, __VA_ARGS__)
+#define KERNEL(w, name, bytes, n, ...)                                                             \
+    sim_graph_add((w)->g, SIM_NODE_KERNEL, name, bytes, n, __VA_ARGS__)
+#define PART(w, name, bytes) sim_graph_add((w)->g, SIM_NODE_PART, name, bytes, 0)
+
+static void list(work_t *w, sim_node_id_t node)
+{
+    w->g->nodes[node].is_listed = true;
+}
+
+static sim_node_id_t product(work_t *w, sim_node_id_t node)
+{
+    w->g->nodes[node].is_product = true;
+    return node;
+}
+
+static sim_node_id_t weight_grad(work_t *w, sim_node_id_t node)
+{
+    w->g->nodes[node].is_weight_grad = true;
+    return node;
+}
+
+static sim_node_id_t add_into(work_t *w, sim_node_id_t to, sim_node_id_t from)
+{
+    return sim_graph_add(w->g, SIM_NODE_ADD_INTO, "grad_sum", w->g->nodes[to].bytes, 2, to, from);
+}
+
+/* ---- collectives of tensor parallelism: DTensor's redistribute, along the sequence ---- */
+
+/* funcol.all_gather_tensor(): what arrives is rearranged when the dimension is not the first. */
+static sim_node_id_t gather(work_t *w, sim_node_id_t x, const char *name)
+{
+    if (!w->d->sp)
+        return x;
+    sim_node_id_t raw = KERNEL(w, "all_gather_out", w->d->full_hidden_bytes, 1, x);
+    return POINTWISE(w, name, w->d->full_hidden_bytes, 1, raw);
+}
+
+static sim_node_id_t scatter(work_t *w, sim_node_id_t x, const char *name)
+{
+    if (!w->d->sp)
+        return x;
+    sim_node_id_t chunks = POINTWISE(w, "reduce_scatter_in", w->d->full_hidden_bytes, 1, x);
+    sim_node_id_t out = KERNEL(w, name, w->d->hidden_bytes, 1, chunks);
+    return out;
+}
+
+/* ---- RMSNorm, in fp32 ---- */
+
+typedef struct {
+    sim_node_id_t x, fp32, rsqrt, scaled;
+    uint64_t n, rows, width;
+} norm_t;
+
+static sim_node_id_t norm_forward(work_t *w, norm_t *save, sim_node_id_t x, uint64_t rows,
+                                  uint64_t width)
+{
+    uint64_t n = rows * width;
+    *save = (norm_t){ .x = x, .n = n, .rows = rows, .width = width };
+    save->fp32 = POINTWISE(w, "norm_fp32", FP32 * n, 1, x);
+    sim_node_id_t square = POINTWISE(w, "norm_square", FP32 * n, 1, save->fp32);
+    sim_node_id_t mean = REDUCTION(w, "norm_mean", FP32 * rows, 1, square);
+    save->rsqrt = POINTWISE(w, "norm_rsqrt", FP32 * rows, 1, mean);
+    sim_node_id_t scaled = POINTWISE(w, "norm_scaled", FP32 * n, 2, save->fp32, save->rsqrt);
+    sim_graph_hold(w->g, save->fp32);
+    save->scaled = POINTWISE(w, "norm_cast", w->d->e * n, 1, scaled);
+    sim_node_id_t out = POINTWISE(w, "norm_out", w->d->e * n, 1, save->scaled);
+    sim_graph_hold(w->g, save->scaled);
+    return out;
+}
+
+static sim_node_id_t norm_backward(work_t *w, const norm_t *save, sim_node_id_t g)
+{
+    uint64_t n = save->n, e = w->d->e;
+    sim_node_id_t weight_terms = POINTWISE(w, "d_norm_weight_terms", e * n, 2, g, save->scaled);
+    sim_node_id_t d_cast = POINTWISE(w, "d_norm_cast", e * n, 1, g);
+    weight_grad(w, REDUCTION(w, "norm_weight_grad", e * save->width, 1, weight_terms));
+    sim_node_id_t d_scaled = POINTWISE(w, "d_norm_scaled", FP32 * n, 1, d_cast);
+    sim_node_id_t terms = POINTWISE(w, "d_rsqrt_terms", FP32 * n, 2, d_scaled, save->fp32);
+    sim_node_id_t d_fp32 = POINTWISE(w, "d_norm_fp32", FP32 * n, 2, d_scaled, save->rsqrt);
+    sim_node_id_t d_rsqrt = REDUCTION(w, "d_rsqrt", FP32 * save->rows, 1, terms);
+    sim_node_id_t d_mean = POINTWISE(w, "d_mean", FP32 * save->rows, 2, d_rsqrt, save->rsqrt);
+    sim_node_id_t d_square = POINTWISE(w, "d_square", FP32 * n, 1, d_mean);
+    sim_node_id_t power = POINTWISE(w, "square_base", FP32 * n, 1, save->fp32);
+    sim_node_id_t twice = POINTWISE(w, "square_slope", FP32 * n, 1, power);
+    sim_node_id_t more = POINTWISE(w, "d_square_base", FP32 * n, 2, d_square, twice);
+    sim_node_id_t sum = add_into(w, d_fp32, more);
+    return POINTWISE(w, "d_norm_in", e * n, 1, sum);
+}
+
+/* ---- linears ---- */
+
+static sim_node_id_t linear_forward(work_t *w, const char *name, sim_node_id_t x, uint64_t bytes)
+{
+    sim_node_id_t out = product(w, KERNEL(w, name, bytes, 1, x));
+    /* _custom_policy(): every second matrix product is computed again. */
+    if (++w->g->n_products % 2 == 1)
+        list(w, out);
+    return out;
+}
+
+/* Weight [rows, cols]: gradient of the weight, then of the input, which is returned. */
+static sim_node_id_t linear_backward(work_t *w, sim_node_id_t g, sim_node_id_t x, const char *name,
+                                     uint64_t rows, uint64_t cols)
+{
+    uint64_t e = w->d->e, tokens = w->d->tokens;
+    weight_grad(w, product(w, KERNEL(w, "weight_grad", e * rows * cols, 2, g, x)));
+    return product(w, KERNEL(w, name, e * tokens * cols, 1, g));
+}
+
+/* ---- attention ---- */
+
+typedef struct {
+    norm_t norm;
+    sim_node_id_t gathered, q, k, v, out, lse;
+} attention_t;
+
+/* apply_rotary_emb(): the copies in fp32 and the products are its local variables. */
+static void rotate(work_t *w, sim_node_id_t *q, sim_node_id_t *k)
+{
+    const sim_dims_t *d = w->d;
+    uint64_t nq = d->q_bytes / d->e, nk = d->kv_bytes / d->e;
+    sim_node_id_t q_fp32 = POINTWISE(w, "q_fp32", FP32 * nq, 1, *q);
+    sim_node_id_t k_fp32 = POINTWISE(w, "k_fp32", FP32 * nk, 1, *k);
+    sim_node_id_t q_turned = POINTWISE(w, "q_turned", FP32 * nq, 1, q_fp32);
+    sim_node_id_t k_turned = POINTWISE(w, "k_turned", FP32 * nk, 1, k_fp32);
+    *q = POINTWISE(w, "q_rotated", d->q_bytes, 1, q_turned);
+    *k = POINTWISE(w, "k_rotated", d->kv_bytes, 1, k_turned);
+    sim_graph_hold(w->g, q_fp32);
+    sim_graph_hold(w->g, k_fp32);
+    sim_graph_hold(w->g, q_turned);
+    sim_graph_hold(w->g, k_turned);
+}
+
+static sim_node_id_t rotate_back(work_t *w, sim_node_id_t g, uint64_t bytes)
+{
+    uint64_t n = bytes / w->d->e;
+    sim_node_id_t turned = POINTWISE(w, "d_turned", FP32 * n, 1, g);
+    sim_node_id_t fp32 = POINTWISE(w, "d_fp32", FP32 * n, 1, turned);
+    return POINTWISE(w, "d_rotated", bytes, 1, fp32);
+}
+
+/* Keys and values of a group are copied for each of its heads. */
+static sim_node_id_t repeat_heads(work_t *w, const char *name, sim_node_id_t x)
+{
+    const sim_dims_t *d = w->d;
+    return d->heads_tp == d->groups_tp ? x : POINTWISE(w, name, d->q_bytes, 1, x);
+}
+
+static sim_node_id_t sum_heads(work_t *w, sim_node_id_t g)
+{
+    const sim_dims_t *d = w->d;
+    return d->heads_tp == d->groups_tp ? g : REDUCTION(w, "d_heads_sum", d->kv_bytes, 1, g);
+}
+
+/* On Blackwell torchtitan prefers cuDNN's kernel, which was not among the operators whose results
+ * selective checkpointing keeps. */
+static bool attention_is_listed(const sim_scenario_t *s)
+{
+    bool is_cudnn =
+        s->gpu_p->sm >= 100 && sim_software_has(s, SIM_SOFTWARE_TITAN_CUDNN_ON_BLACKWELL);
+    return !is_cudnn || sim_software_has(s, SIM_SOFTWARE_TITAN_KEEPS_ALL_ATTENTION);
+}
+
+static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id_t x)
+{
+    const sim_dims_t *d = w->d;
+    w->g->module = SIM_MOD_QKV;
+    sim_node_id_t normed = norm_forward(w, &save->norm, x, d->local_tokens, d->h);
+    save->gathered = gather(w, normed, "norm_out_gathered");
+    sim_node_id_t q = linear_forward(w, "q", save->gathered, d->q_bytes);
+    sim_node_id_t k = linear_forward(w, "k", save->gathered, d->kv_bytes);
+    sim_node_id_t v = linear_forward(w, "v", save->gathered, d->kv_bytes);
+    w->g->module = SIM_MOD_ATTENTION;
+    rotate(w, &q, &k);
+    sim_node_id_t keys = repeat_heads(w, "keys", k), values = repeat_heads(w, "values", v);
+    save->q = q;
+    save->k = keys;
+    save->v = values;
+    save->out = KERNEL(w, "attention_out", d->q_bytes, 3, q, keys, values);
+    save->lse = PART(w, "softmax_lse", d->lse_bytes);
+    if (attention_is_listed(w->s)) {
+        list(w, save->out);
+        list(w, save->lse);
+    }
+    w->g->module = SIM_MOD_PROJ;
+    sim_node_id_t out = linear_forward(w, "attention_proj", save->out, d->full_hidden_bytes);
+    /* Names of the function: it returns here. */
+    sim_graph_hold(w->g, keys);
+    sim_graph_hold(w->g, values);
+    sim_graph_hold(w->g, q);
+    sim_graph_hold(w->g, save->out);
+    sim_graph_hold(w->g, normed);
+    if (d->sp)
+        sim_graph_hold(w->g, save->gathered);
+    return scatter(w, out, "attention_scattered");
+}
+
+/* Flash attention sums the gradient of the queries in fp32. */
+static sim_node_id_t attention_backward(work_t *w, const attention_t *save, sim_node_id_t g)
+{
+    const sim_dims_t *d = w->d;
+    uint64_t q_rows = d->heads_tp * d->head_dim, kv_rows = d->groups_tp * d->head_dim;
+    w->g->module = SIM_MOD_PROJ;
+    g = gather(w, g, "d_attention_gathered");
+    g = linear_backward(w, g, save->out, "d_attention_out", d->h, q_rows);
+    w->g->module = SIM_MOD_ATTENTION;
+    sim_node_id_t dq = sim_graph_add(w->g, SIM_NODE_KERNEL, "d_q", d->q_bytes, 6, g, save->q,
+                                     save->k, save->v, save->out, save->lse);
+    sim_node_id_t dk = PART(w, "d_keys", d->q_bytes), dv = PART(w, "d_values", d->q_bytes);
+    w->g->nodes[dv].scratch_bytes = d->q_bytes / d->e * FP32 + d->lse_bytes;
+    dv = sum_heads(w, dv);
+    dk = rotate_back(w, sum_heads(w, dk), d->kv_bytes);
+    dq = rotate_back(w, dq, d->q_bytes);
+    w->g->module = SIM_MOD_QKV;
+    sim_node_id_t dx = linear_backward(w, dv, save->gathered, "d_v_in", kv_rows, d->h);
+    dx = add_into(w, dx, linear_backward(w, dk, save->gathered, "d_k_in", kv_rows, d->h));
+    dx = add_into(w, dx, linear_backward(w, dq, save->gathered, "d_q_in", q_rows, d->h));
+    dx = scatter(w, dx, "d_norm_scattered");
+    return norm_backward(w, &save->norm, dx);
+}
+
+/* ---- feed forward ---- */
+
+typedef struct {
+    norm_t norm;
+    sim_node_id_t gathered, gate, silu, up, act;
+} feed_forward_t;
+
+static sim_node_id_t feed_forward(work_t *w, feed_forward_t *save, sim_node_id_t x)
+{
+    const sim_dims_t *d = w->d;
+    w->g->module = SIM_MOD_FC1;
+    sim_node_id_t normed = norm_forward(w, &save->norm, x, d->local_tokens, d->h);
+    save->gathered = gather(w, normed, "norm_out_gathered");
+    save->gate = linear_forward(w, "gate", save->gathered, d->act_bytes);
+    w->g->module = SIM_MOD_ACTIVATION;
+    save->silu = POINTWISE(w, "silu", d->act_bytes, 1, save->gate);
+    w->g->module = SIM_MOD_FC1;
+    save->up = linear_forward(w, "up", save->gathered, d->act_bytes);
+    w->g->module = SIM_MOD_ACTIVATION;
+    save->act = POINTWISE(w, "silu_up", d->act_bytes, 2, save->silu, save->up);
+    w->g->module = SIM_MOD_FC2;
+    sim_node_id_t out = linear_forward(w, "down", save->act, d->full_hidden_bytes);
+    sim_graph_hold(w->g, normed);
+    if (d->sp)
+        sim_graph_hold(w->g, save->gathered);
+    return scatter(w, out, "down_scattered");
+}
+
+static sim_node_id_t feed_forward_backward(work_t *w, const feed_forward_t *save, sim_node_id_t g)
+{
+    const sim_dims_t *d = w->d;
+    uint64_t ffn = d->ffn / d->tp;
+    w->g->module = SIM_MOD_FC2;
+    g = gather(w, g, "d_down_gathered");
+    g = linear_backward(w, g, save->act, "d_silu_up", d->h, ffn);
+    w->g->module = SIM_MOD_ACTIVATION;
+    sim_node_id_t d_silu = POINTWISE(w, "d_silu", d->act_bytes, 2, g, save->up);
+    sim_node_id_t d_up = POINTWISE(w, "d_up", d->act_bytes, 2, g, save->silu);
+    w->g->module = SIM_MOD_FC1;
+    sim_node_id_t dx = linear_backward(w, d_up, save->gathered, "d_up_in", ffn, d->h);
+    w->g->module = SIM_MOD_ACTIVATION;
+    sim_node_id_t d_gate = POINTWISE(w, "d_gate", d->act_bytes, 2, d_silu, save->gate);
+    w->g->module = SIM_MOD_FC1;
+    dx = add_into(w, dx, linear_backward(w, d_gate, save->gathered, "d_gate_in", ffn, d->h));
+    dx = scatter(w, dx, "d_norm_scattered");
+    return norm_backward(w, &save->norm, dx);
+}
+
+/* ---- graphs ---- */
+
+void sim_titan_block_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    *g = (sim_graph_t){ 0 };
+    work_t w = { .g = g, .s = s, .d = d };
+    attention_t attention = { 0 };
+    feed_forward_t mlp = { 0 };
+    sim_node_id_t x = sim_graph_add(g, SIM_NODE_INPUT, "block_in", d->hidden_bytes, 0);
+    g->input = x;
+    sim_node_id_t branch = attention_forward(&w, &attention, x);
+    g->module = SIM_MOD_RESIDUAL;
+    sim_node_id_t h = POINTWISE(&w, "attention_residual", d->hidden_bytes, 2, x, branch);
+    branch = feed_forward(&w, &mlp, h);
+    g->module = SIM_MOD_RESIDUAL;
+    sim_node_id_t out = POINTWISE(&w, "block_out", d->hidden_bytes, 2, h, branch);
+    sim_graph_hold(g, h);
+    sim_node_id_t grad = sim_graph_turn(g, out, d->hidden_bytes);
+    sim_node_id_t dh = add_into(&w, grad, feed_forward_backward(&w, &mlp, grad));
+    g->d_input = add_into(&w, dh, attention_backward(&w, &attention, dh));
+}
+
+void sim_titan_head_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    *g = (sim_graph_t){ .module = SIM_MOD_FINAL_NORM };
+    work_t w = { .g = g, .s = s, .d = d };
+    norm_t norm;
+    g->input = sim_graph_add(g, SIM_NODE_INPUT, "head_in", d->hidden_bytes, 0);
+    sim_node_id_t normed = norm_forward(&w, &norm, g->input, d->local_tokens, d->h);
+    g->module = SIM_MOD_OUTPUT;
+    sim_node_id_t gathered = gather(&w, normed, "norm_out_gathered");
+    sim_node_id_t logits = product(&w, KERNEL(&w, "logits", d->logits_bytes, 1, gathered));
+    sim_graph_hold(g, normed);
+    sim_node_id_t grad = sim_graph_turn(g, logits, d->logits_bytes);
+    grad = linear_backward(&w, grad, gathered, "d_norm_out", d->vocab_tp, d->h);
+    grad = scatter(&w, grad, "d_norm_scattered");
+    g->module = SIM_MOD_FINAL_NORM;
+    g->d_input = norm_backward(&w, &norm, grad);
+}
+
+/* cross_entropy(pred.float(), labels): log_softmax keeps its result, nll_loss the labels. */
+static void eager_loss(work_t *w, uint64_t n)
+{
+    sim_graph_t *g = w->g;
+    sim_node_id_t fp32 = POINTWISE(w, "logits_fp32", FP32 * n, 1, g->input);
+    sim_node_id_t log_softmax = KERNEL(w, "log_softmax", FP32 * n, 1, fp32);
+    sim_node_id_t loss = KERNEL(w, "loss", FP32, 1, log_softmax);
+    sim_graph_hold(g, fp32);
+    sim_node_id_t grad = sim_graph_turn(g, loss, FP32);
+    grad = KERNEL(w, "d_log_softmax", FP32 * n, 1, grad);
+    grad = KERNEL(w, "d_logits_fp32", FP32 * n, 2, grad, log_softmax);
+    g->d_input = POINTWISE(w, "d_logits", w->d->logits_bytes, 1, grad);
+}
+
+/* torch/distributed/tensor/parallel/loss.py, over this rank's part of the vocabulary; the gradient
+ * of nll_loss and that of log_softmax are made as one. */
+static void parallel_loss(work_t *w, uint64_t n)
+{
+    sim_graph_t *g = w->g;
+    uint64_t rows = w->d->tokens;
+    sim_node_id_t fp32 = POINTWISE(w, "logits_fp32", FP32 * n, 1, g->input);
+    sim_node_id_t max = REDUCTION(w, "logits_max", FP32 * rows, 1, fp32);
+    sim_node_id_t shifted = POINTWISE(w, "shifted_logits", FP32 * n, 2, fp32, max);
+    sim_node_id_t exp = POINTWISE(w, "exp_logits", FP32 * n, 1, shifted);
+    sim_node_id_t sum = REDUCTION(w, "sum_exp_logits", FP32 * rows, 1, exp);
+    sim_node_id_t log_softmax = POINTWISE(w, "log_softmax", FP32 * n, 2, shifted, sum);
+    sim_graph_hold(g, shifted);
+    sim_node_id_t loss = KERNEL(w, "loss", FP32, 1, log_softmax);
+    sim_graph_hold(g, fp32);
+    sim_node_id_t grad = sim_graph_turn(g, loss, FP32);
+    sim_node_id_t update = KERNEL(w, "d_log_softmax", FP32 * n, 1, grad);
+    exp = POINTWISE(w, "softmax", FP32 * n, 1, log_softmax);
+    sum = POINTWISE(w, "d_logits_sum", FP32 * n, 2, update, exp);
+    grad = POINTWISE(w, "d_logits_fp32", FP32 * n, 2, sum, grad);
+    sim_graph_hold(g, update);
+    g->d_input = POINTWISE(w, "d_logits", w->d->logits_bytes, 1, grad);
+}
+
+/* The compiler keeps maxima and sums of the rows, and makes the gradient in one go. */
+static void compiled_loss(work_t *w, uint64_t n)
+{
+    sim_graph_t *g = w->g;
+    uint64_t rows = w->d->tokens;
+    sim_node_id_t fp32 = POINTWISE(w, "logits_fp32", FP32 * n, 1, g->input);
+    sim_node_id_t max = REDUCTION(w, "logits_max", FP32 * rows, 1, fp32);
+    sim_node_id_t sum = REDUCTION(w, "sum_exp_logits", FP32 * rows, 2, fp32, max);
+    sim_node_id_t loss = REDUCTION(w, "loss", FP32, 3, fp32, max, sum);
+    list(w, max);
+    list(w, sum);
+    sim_node_id_t grad = sim_graph_turn(g, loss, FP32);
+    g->d_input = POINTWISE(w, "d_logits", w->d->logits_bytes, 4, fp32, max, sum, grad);
+}
+
+void sim_titan_loss_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d)
+{
+    *g = (sim_graph_t){ .module = SIM_MOD_LOSS };
+    work_t w = { .g = g, .s = s, .d = d };
+    g->input = sim_graph_add(g, SIM_NODE_INPUT, "logits", d->logits_bytes, 0);
+    if (d->tp > 1)
+        parallel_loss(&w, d->logits_bytes / d->e);
+    else if (s->compile_loss)
+        compiled_loss(&w, d->logits_bytes / d->e);
+    else
+        eager_loss(&w, d->logits_bytes / d->e);
+}

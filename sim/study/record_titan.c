@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "sim/study/record_titan.h"
+
+#include "sim/base/xmem.h"
+#include "sim/study/record.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has(const json_t *record, const char *path, const char *part)
+{
+    char *text = sim_record_text(record, path);
+    bool found = strcasestr(text, part) != NULL;
+    free(text);
+    return found;
+}
+
+static void put(sim_import_t *import, const char *section, const char *key, const char *value,
+                const char *path)
+{
+    char *origin = base_xasprintf("record: %s", path);
+    sim_import_put_key(import, section, key, value, origin);
+    free(origin);
+}
+
+bool sim_record_is_titan(const json_t *record)
+{
+    return has(record, "source", "torchtitan");
+}
+
+static bool is_given(const json_t *record, const char *path)
+{
+    char *text = sim_record_text(record, path);
+    bool given = *text != '\0';
+    free(text);
+    return given;
+}
+
+char *sim_record_refuse_titan(const json_t *record)
+{
+    if (!is_given(record, "train.mbs"))
+        return base_xstrdup("the micro-batch size is not stated");
+    static const char *const precisions[] = { "nvfp4", "mxfp8", "float8" };
+    for (size_t i = 0; i < 3; i++)
+        if (has(record, "train.precision", precisions[i]))
+            return base_xasprintf("run with torchtitan in %s, which is not simulated",
+                                  precisions[i]);
+    return NULL;
+}
+
+static const struct {
+    const char *path, *section, *key;
+} plain[] = {
+    { "model.layers", "model", "num_layers" },
+    { "model.hidden", "model", "hidden_size" },
+    { "model.ffn", "model", "ffn_hidden_size" },
+    { "model.heads", "model", "num_attention_heads" },
+    { "model.kv_heads", "model", "num_query_groups" },
+    { "model.head_dim", "model", "kv_channels" },
+    { "model.vocab", "model", "vocab_size" },
+    { "model.qk_layernorm", "model", "qk_layernorm" },
+    { "model.experts", "moe", "num_experts" },
+    { "parallel.world", "parallel", "world_size" },
+    { "parallel.tp", "parallel", "tensor_model_parallel_size" },
+    { "parallel.pp", "parallel", "pipeline_model_parallel_size" },
+    { "parallel.vpp", "parallel", "virtual_pipeline_model_parallel_size" },
+    { "parallel.cp", "parallel", "context_parallel_size" },
+    { "parallel.ep", "parallel", "expert_model_parallel_size" },
+    { "train.mbs", "train", "micro_batch_size" },
+    { "train.gbs", "train", "global_batch_size" },
+    { "train.seq", "train", "seq_length" },
+    { "train.compile", "torchtitan", "compile_model" },
+};
+
+/* "selective AC (op)", "per-op SAC", "selective AC (2)", "full AC"; what is not stated is left to
+ * the default. */
+static void put_checkpoints(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "train.recompute";
+    char *text = sim_record_text(record, path);
+    const char *number = strpbrk(text, "0123456789");
+    bool is_none = strncasecmp(text, "none", 4) == 0;
+    if (is_none || strcasestr(text, "full") != NULL)
+        put(import, "torchtitan", "activation_checkpoint_mode", is_none ? "none" : "full", path);
+    if (strcasestr(text, "selective") != NULL && number != NULL) {
+        char *every = base_xasprintf("%.*s", (int)strspn(number, "0123456789"), number);
+        put(import, "torchtitan", "selective_ac_option", every, path);
+        free(every);
+    }
+    free(text);
+}
+
+void sim_record_import_titan(const json_t *record, sim_import_t *import)
+{
+    put(import, "run", "framework", "torchtitan", "source");
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+        char *text = sim_record_text(record, plain[i].path);
+        if (*text != '\0')
+            put(import, plain[i].section, plain[i].key, text, plain[i].path);
+        free(text);
+    }
+    put_checkpoints(record, import);
+    if (has(record, "model.name", "qwen3"))
+        put(import, "model", "qk_layernorm", "true", "model.name: Qwen3 has norms of q and k");
+}
+
+/* The first run of eight digits (a day) or six (a month, of which the end is taken) that begins
+ * with the century: "llama3_h100_202412_torchtitan.md", "torch 2.9.0.dev20250815". */
+static unsigned day_in(const char *text)
+{
+    for (const char *s = text; *s != '\0';) {
+        if (!isdigit((unsigned char)*s)) {
+            s++;
+            continue;
+        }
+        size_t n = strspn(s, "0123456789");
+        unsigned long value = strtoul(s, NULL, 10);
+        if (n == 8 && value > 20200000 && value < 20991231)
+            return (unsigned)value;
+        if (n == 6 && value > 202000 && value < 209912)
+            return (unsigned)value * 100 + 28;
+        s += n;
+    }
+    return 0;
+}
+
+void sim_record_refine_titan(const json_t *record, sim_import_t *import)
+{
+    char *source = sim_record_text(record, "source");
+    unsigned day = day_in(source);
+    if (day > 0) {
+        char *date = base_xasprintf("%u", day);
+        put(import, "run", "software_date", date, "source");
+        free(date);
+    }
+    if (has(record, "allocator", "torchtitan sets expandable_segments"))
+        put(import, "allocator", "conf", "expandable_segments:True", "allocator");
+    free(source);
+}
