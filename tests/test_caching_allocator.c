@@ -321,6 +321,56 @@ static void a_small_reservation_bounds_one_request(void)
     fixture_fini(&f);
 }
 
+/* Everything that is not a statistic, of all blocks. */
+static void hash_block(void *arg, const sim_block_info_t *b)
+{
+    uint64_t *h = arg;
+    const uint64_t words[] = { b->segment_addr, b->segment_bytes,   b->addr,
+                               b->bytes,        b->requested_bytes, b->stream,
+                               b->is_large,     b->is_allocated,    b->is_active };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        *h = (*h ^ words[i]) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t play_hashed(const char *conf, bool drops_stats, sim_alloc_stats_t *stats_p)
+{
+    fixture_t f;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    fixture_init(&f, conf, SIM_ADDRESSES_REUSE, 700 * BASE_MIB);
+    if (drops_stats)
+        sim_alloc_drop_stats(f.alloc);
+    seed = 99;
+    for (int i = 0; i < 4000; i++) {
+        random_call(&f);
+        h = (h ^ sim_alloc_allocated_bytes(f.alloc)) * UINT64_C(0x100000001b3);
+        h = (h ^ sim_alloc_reserved_bytes(f.alloc)) * UINT64_C(0x100000001b3);
+        if (i % 100 == 0)
+            sim_alloc_foreach(f.alloc, hash_block, &h);
+    }
+    *stats_p = *sim_alloc_stats(f.alloc);
+    fixture_fini(&f);
+    return h;
+}
+
+static void without_statistics_all_else_is_the_same(void)
+{
+    for (int c = 0; c < N_CONFS; c++) {
+        sim_alloc_stats_t kept, dropped;
+        CU_ASSERT_EQUAL(play_hashed(confs[c], false, &kept), play_hashed(confs[c], true, &dropped));
+        CU_ASSERT_EQUAL(
+            memcmp(kept.reserved_bytes, dropped.reserved_bytes, sizeof(kept.reserved_bytes)), 0);
+        CU_ASSERT_EQUAL(memcmp(kept.segment, dropped.segment, sizeof(kept.segment)), 0);
+        CU_ASSERT_EQUAL(kept.num_alloc_retries, dropped.num_alloc_retries);
+        CU_ASSERT_EQUAL(kept.num_ooms, dropped.num_ooms);
+        CU_ASSERT_EQUAL(kept.num_device_alloc, dropped.num_device_alloc);
+        CU_ASSERT_EQUAL(kept.num_device_free, dropped.num_device_free);
+        CU_ASSERT_TRUE(kept.allocation[SIM_POOL_ALL].allocated > 0);
+        CU_ASSERT_EQUAL(dropped.allocation[SIM_POOL_ALL].allocated, 0);
+        CU_ASSERT_EQUAL(dropped.inactive_split_bytes[SIM_POOL_ALL].peak, 0);
+        CU_ASSERT_EQUAL(dropped.requested_bytes[SIM_POOL_ALL].current, 0);
+    }
+}
+
 static void reused_addresses_come_back_lowest_first(void)
 {
     sim_device_t *d = sim_device_create_synthetic(&(sim_device_config_t){
@@ -372,6 +422,7 @@ static CU_TestInfo tests[] = {
       requests_of_nothing_or_far_too_much_touch_nothing },
     { "rejection before cudaMalloc keeps the cache", rejection_before_cudamalloc_keeps_the_cache },
     { "a small reservation bounds one request", a_small_reservation_bounds_one_request },
+    { "without statistics all else is the same", without_statistics_all_else_is_the_same },
     { "reused addresses come back lowest first", reused_addresses_come_back_lowest_first },
     { "a map that does not fit gives its pages back",
       a_map_that_does_not_fit_gives_its_pages_back },

@@ -12,14 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_owner(sim_player_t *p, sim_block_t block, const sim_tensor_t *tensor)
+static void grow_owners(sim_player_t *p, sim_block_t block)
 {
-    if (block >= p->cap_owners) {
-        uint32_t cap = block + block / 2 + 1024;
-        p->owners = base_xrealloc(p->owners, cap, sizeof(*p->owners));
-        memset(p->owners + p->cap_owners, 0, (cap - p->cap_owners) * sizeof(*p->owners));
-        p->cap_owners = cap;
-    }
+    uint32_t cap = block + block / 2 + 1024;
+    p->owners = base_xrealloc(p->owners, cap, sizeof(*p->owners));
+    memset(p->owners + p->cap_owners, 0, (cap - p->cap_owners) * sizeof(*p->owners));
+    p->cap_owners = cap;
+}
+
+static inline void set_owner(sim_player_t *p, sim_block_t block, const sim_tensor_t *tensor)
+{
+    if (block >= p->cap_owners)
+        grow_owners(p, block);
     p->owners[block] = (sim_owner_t){ .tensor = tensor,
                                       .microbatch = p->now.microbatch,
                                       .chunk = p->now.chunk,
@@ -78,29 +82,34 @@ static void tell(const sim_player_t *p, const sim_tensor_t *tensor, uint64_t blo
                                .is_free = is_free,
                                .op = p->n_ops,
                                .allocated_bytes = p->account.allocated_bytes,
-                               .reserved_bytes = sim_alloc_reserved_bytes(p->alloc) };
+                               .reserved_bytes = p->totals->reserved_bytes };
     p->observer.see(p->observer.arg, &seen);
 }
 
-bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
-                      sim_block_t *block_p)
+static void note_reserved(sim_player_t *p, const sim_tensor_t *tensor)
+{
+    p->max_reserved_bytes = p->totals->reserved_bytes;
+    p->reserved_moment = p->now;
+    p->reserved_moment.layer = tensor->layer;
+    p->reserved_moment.module = tensor->module;
+}
+
+/* What a block takes is the difference that it makes to the allocator's total. */
+static inline __attribute__((always_inline)) bool alloc(sim_player_t *p, const sim_tensor_t *tensor,
+                                                        uint64_t bytes, uint64_t stream,
+                                                        sim_block_t *block_p)
 {
     p->current = tensor;
     if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
         note_out_of_memory(p, tensor, bytes);
         return false;
     }
-    uint64_t block_bytes = sim_alloc_block_bytes(p->alloc, *block_p);
+    uint64_t block_bytes = p->totals->allocated_bytes - p->account.allocated_bytes;
     if (sim_account_add(&p->account, tensor, block_bytes, &p->now))
         p->peak_op = p->n_ops + 1;
     set_owner(p, *block_p, tensor);
-    uint64_t reserved_bytes = sim_alloc_reserved_bytes(p->alloc);
-    if (reserved_bytes > p->max_reserved_bytes) {
-        p->max_reserved_bytes = reserved_bytes;
-        p->reserved_moment = p->now;
-        p->reserved_moment.layer = tensor->layer;
-        p->reserved_moment.module = tensor->module;
-    }
+    if (p->totals->reserved_bytes > p->max_reserved_bytes)
+        note_reserved(p, tensor);
     p->n_ops++;
     if (p->observer.see != NULL)
         tell(p, tensor, block_bytes, false);
@@ -111,16 +120,28 @@ bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t byte
     return !p->has_stopped;
 }
 
-void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
+static inline __attribute__((always_inline)) void
+release(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
 {
     p->current = tensor;
-    uint64_t block_bytes = sim_alloc_block_bytes(p->alloc, block);
+    sim_alloc_free(p->alloc, block);
+    uint64_t block_bytes = p->account.allocated_bytes - p->totals->allocated_bytes;
     sim_account_remove(&p->account, tensor, block_bytes);
     p->owners[block].tensor = NULL;
-    sim_alloc_free(p->alloc, block);
     p->n_ops++;
     if (p->observer.see != NULL)
         tell(p, tensor, block_bytes, true);
+}
+
+bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
+                      sim_block_t *block_p)
+{
+    return alloc(p, tensor, bytes, stream, block_p);
+}
+
+void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block)
+{
+    release(p, tensor, block);
 }
 
 bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,
@@ -181,12 +202,11 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
     for (const sim_op_t *op = tape->ops; op < end; op++) {
         switch (op->kind) {
         case SIM_OP_ALLOC:
-            if (!sim_player_alloc(p, &c->chunk.tensors[op->tensor], op->bytes, op->stream,
-                                  &slots[op->slot]))
+            if (!alloc(p, &c->chunk.tensors[op->tensor], op->bytes, op->stream, &slots[op->slot]))
                 return false;
             break;
         case SIM_OP_FREE:
-            sim_player_free(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
+            release(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
             slots[op->slot] = SIM_BLOCK_NONE;
             break;
         case SIM_OP_PERSIST:

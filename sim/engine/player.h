@@ -58,6 +58,7 @@ typedef struct {
     sim_place_t place;
     sim_device_t *device;
     sim_alloc_t *alloc;
+    const sim_alloc_totals_t *totals; /* of alloc */
     sim_account_t account;
     sim_moment_t now;
     sim_moment_t reserved_moment;

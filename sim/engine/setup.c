@@ -111,7 +111,12 @@ static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *er
         .addresses = (sim_addresses_t)s->addresses,
     };
     p->device = sim_device_create_synthetic(&config);
-    return sim_alloc_create(p->device, s->conf, &p->alloc, err);
+    base_status_t status = sim_alloc_create(p->device, s->conf, &p->alloc, err);
+    if (status != BASE_OK)
+        return status;
+    sim_alloc_drop_stats(p->alloc);
+    p->totals = sim_alloc_totals(p->alloc);
+    return BASE_OK;
 }
 
 base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place,

@@ -35,7 +35,7 @@ static uint32_t block_in_segment(sim_alloc_t *a, const block_t *like, uint64_t a
 static void insert_unmapped(sim_alloc_t *a, uint32_t id)
 {
     block_t *b = &a->blocks[id];
-    set_insert_settled(a, unmapped_set(a, b), UNMAPPED_KEY, id);
+    sim__set_insert_settled(a, unmapped_set(a, b), UNMAPPED_KEY, id);
 }
 
 /* A new reservation: one unmapped block. NONE when the reservation was made small by a setting and
@@ -103,7 +103,7 @@ static bool map(sim_alloc_t *a, uint32_t id, uint64_t size)
     sim__insert_free(a, id);
     a->total += bytes;
     a->num_device_alloc++;
-    stat_increase(a, ST_RESERVED_BYTES, b->pool, bytes);
+    reserved_increase(a, b->pool, bytes);
     return true;
 }
 
@@ -177,7 +177,7 @@ void sim__expandable_unmap(sim_alloc_t *a, uint32_t id)
     sim__stream_done(a, b->stream);
     a->total -= bytes;
     a->num_device_free++;
-    stat_decrease(a, ST_RESERVED_BYTES, b->pool, bytes);
+    reserved_decrease(a, b->pool, bytes);
     if (!is_split(b))
         unreserve(a, id);
 }

@@ -16,6 +16,9 @@
 
 #define NONE UINT32_MAX
 
+/* What every malloc and free goes through; compilers would rather call it. */
+#define HOT static inline __attribute__((always_inline))
+
 enum { SMALL, LARGE, N_POOLS }; /* index of everything kept per pool */
 
 typedef struct {
@@ -127,6 +130,8 @@ typedef struct {
 } signed_stat_t;
 
 struct sim_alloc {
+    sim_alloc_totals_t totals;
+    bool keeps_stats;
     block_t *blocks; /* 64-byte aligned, inside blocks_raw */
     void *blocks_raw;
     uint32_t n_blocks, blocks_cap, unused_block;
@@ -182,11 +187,9 @@ void sim__set_fini(set_t *set);
 void sim__set_init(sim_alloc_t *a, set_t *set);
 /* Put every recent block into its chunk: a cursor sees only those. */
 void sim__set_settle(sim_alloc_t *a, set_t *set);
-/* Upper half of a full chunk into a new one behind it. */
-void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry);
-/* After an erasure that left few entries: drop an empty chunk, or join it with the one behind.
- * Tried only when the count passes a power of two. */
-void sim__set_tidy(sim_alloc_t *a, set_t *set, uint32_t entry);
+/* Into and out of its chunk. */
+void sim__set_insert_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block);
+void sim__set_erase_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block);
 /* Of the entries from `lo` on, which is the first with this key: one past the last at or below
  * (key, addr). */
 uint32_t sim__set_entries_to(const set_t *set, uint32_t lo, int32_t key, uint64_t addr);
@@ -231,6 +234,18 @@ static inline void stat_change(sim_alloc_t *a, stat_id_t id, uint32_t pool, uint
 }
 
 void sim__oversize_add(signed_stat_t *s, int64_t by);
+
+static inline void reserved_increase(sim_alloc_t *a, uint32_t pool, uint64_t by)
+{
+    a->totals.reserved_bytes += by;
+    stat_increase(a, ST_RESERVED_BYTES, pool, by);
+}
+
+static inline void reserved_decrease(sim_alloc_t *a, uint32_t pool, uint64_t by)
+{
+    a->totals.reserved_bytes -= by;
+    stat_decrease(a, ST_RESERVED_BYTES, pool, by);
+}
 
 static inline void trace(const sim_alloc_t *a, sim_trace_action_t action, uint64_t addr,
                          uint64_t bytes, uint32_t stream)

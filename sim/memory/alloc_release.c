@@ -17,7 +17,7 @@ static void release_block(sim_alloc_t *a, uint32_t id)
     a->total -= b->size;
     a->num_device_free++;
     stat_decrease(a, ST_SEGMENT, b->pool, 1);
-    stat_decrease(a, ST_RESERVED_BYTES, b->pool, b->size);
+    reserved_decrease(a, b->pool, b->size);
     if (b->size >= a->conf.max_split_bytes)
         sim__oversize_add(&a->oversize_segments, -1);
     sim__block_delete(a, id);

@@ -22,14 +22,19 @@ static uint64_t current(const sim_alloc_t *a, stat_id_t id)
     return a->stat[SMALL][id].current + a->stat[LARGE][id].current;
 }
 
+const sim_alloc_totals_t *sim_alloc_totals(const sim_alloc_t *a)
+{
+    return &a->totals;
+}
+
 uint64_t sim_alloc_allocated_bytes(const sim_alloc_t *a)
 {
-    return current(a, ST_ALLOCATED_BYTES);
+    return a->totals.allocated_bytes;
 }
 
 uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *a)
 {
-    return current(a, ST_RESERVED_BYTES);
+    return a->totals.reserved_bytes;
 }
 
 static uint64_t active_now(const sim_alloc_t *a, const active_stat_t *active, stat_id_t id,

@@ -103,18 +103,8 @@ void sim__set_init(sim_alloc_t *a, set_t *set)
     index_insert(set, 0, INT32_MIN, 0, chunk_new(&a->chunks));
 }
 
-void sim__set_settle(sim_alloc_t *a, set_t *set)
-{
-    enum { ALL = (1 << SET_RECENT) - 1 };
-    for (uint32_t left = ALL & ~set->recent_unused; left != 0; left &= left - 1) {
-        uint32_t place = (uint32_t)__builtin_ctz(left);
-        set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
-        set->recent_key[place] = SET_NO_KEY;
-    }
-    set->recent_unused = ALL;
-}
-
-void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)
+/* Upper half of a full chunk into a new one behind it. */
+static void split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)
 {
     enum { HALF = SET_CHUNK / 2 };
     uint32_t upper_id = chunk_new(&a->chunks);
@@ -129,7 +119,27 @@ void sim__set_split_chunk(sim_alloc_t *a, set_t *set, uint32_t entry)
     index_insert(set, entry + 1, upper->key[0], a->blocks[upper->block[0]].addr, upper_id);
 }
 
-void sim__set_tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
+void sim__set_insert_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+{
+    uint64_t addr = a->blocks[block].addr;
+    uint32_t entry = set__find_entry(set, key, addr);
+    if (__builtin_expect(set__is_full(&a->chunks.at[set->chunk[entry]]), 0)) {
+        split_chunk(a, set, entry);
+        entry = set__find_entry(set, key, addr);
+    }
+    uint32_t id = set->chunk[entry];
+    chunk_t *c = &a->chunks.at[id];
+    uint32_t slot = set__find_slot(a, c, key, addr);
+    set__move(&c->key[slot + 1], &c->key[slot]);
+    set__move(&c->block[slot + 1], &c->block[slot]);
+    c->key[slot] = key;
+    c->block[slot] = block;
+    a->blocks[block].chunk = id;
+}
+
+/* After an erasure that left few entries: drop an empty chunk, or join it with the one behind.
+ * Tried only when the count passes a power of two. */
+static void tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
 {
     uint32_t id = set->chunk[entry], n = set__length(&a->chunks.at[id]);
     if ((n & (n - 1)) != 0)
@@ -153,6 +163,36 @@ void sim__set_tidy(sim_alloc_t *a, set_t *set, uint32_t entry)
     }
     index_erase(set, entry + 1);
     chunk_delete(&a->chunks, behind_id);
+}
+
+static void erase_slot(chunk_t *c, uint32_t slot)
+{
+    set__move(&c->key[slot], &c->key[slot + 1]);
+    set__move(&c->block[slot], &c->block[slot + 1]);
+}
+
+static bool wants_tidying(const set_t *set, const chunk_t *c)
+{
+    return c->key[SET_CHUNK / 4] == INT32_MAX && set->n > 1;
+}
+
+void sim__set_erase_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+{
+    chunk_t *c = &a->chunks.at[a->blocks[block].chunk];
+    erase_slot(c, set__slot_of(c->block, block));
+    if (wants_tidying(set, c))
+        tidy(a, set, set__find_entry(set, key, a->blocks[block].addr));
+}
+
+void sim__set_settle(sim_alloc_t *a, set_t *set)
+{
+    enum { ALL = (1 << SET_RECENT) - 1 };
+    for (uint32_t left = ALL & ~set->recent_unused; left != 0; left &= left - 1) {
+        uint32_t place = (uint32_t)__builtin_ctz(left);
+        sim__set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
+        set->recent_key[place] = SET_NO_KEY;
+    }
+    set->recent_unused = ALL;
 }
 
 void sim__set_fini(set_t *set)

@@ -170,30 +170,11 @@ static inline cursor_t set_lower_bound(const sim_alloc_t *a, const set_t *set, i
     return (cursor_t){ entry + !is_here, is_here ? slot : 0 };
 }
 
-/* Into its chunk. */
-static inline void set_insert_settled(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
-{
-    uint64_t addr = a->blocks[block].addr;
-    uint32_t entry = set__find_entry(set, key, addr);
-    if (__builtin_expect(set__is_full(&a->chunks.at[set->chunk[entry]]), 0)) {
-        sim__set_split_chunk(a, set, entry);
-        entry = set__find_entry(set, key, addr);
-    }
-    uint32_t id = set->chunk[entry];
-    chunk_t *c = &a->chunks.at[id];
-    uint32_t slot = set__find_slot(a, c, key, addr);
-    set__move(&c->key[slot + 1], &c->key[slot]);
-    set__move(&c->block[slot + 1], &c->block[slot]);
-    c->key[slot] = key;
-    c->block[slot] = block;
-    a->blocks[block].chunk = id;
-}
-
 /* Among the recent blocks, of which one that has been there for long gives way if need be. */
-static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+HOT void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
 {
     if (__builtin_expect(!set__may_be_recent(key), 0)) {
-        set_insert_settled(a, set, key, block);
+        sim__set_insert_settled(a, set, key, block);
         return;
     }
     uint32_t place = set->recent_oldest;
@@ -202,25 +183,14 @@ static inline void set_insert(sim_alloc_t *a, set_t *set, int32_t key, uint32_t 
         set->recent_unused &= set->recent_unused - 1;
     } else {
         set->recent_oldest = (place + 1) % SET_RECENT;
-        set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
+        sim__set_insert_settled(a, set, set->recent_key[place], set->recent_block[place]);
     }
     set->recent_key[place] = key;
     set->recent_block[place] = block;
     a->blocks[block].chunk = SET_RECENT_BIT | place;
 }
 
-static inline void set__erase_slot(chunk_t *c, uint32_t slot)
-{
-    set__move(&c->key[slot], &c->key[slot + 1]);
-    set__move(&c->block[slot], &c->block[slot + 1]);
-}
-
-static inline bool set__wants_tidying(const set_t *set, const chunk_t *c)
-{
-    return c->key[SET_CHUNK / 4] == INT32_MAX && set->n > 1;
-}
-
-static inline void set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
+HOT void set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t block)
 {
     uint32_t chunk = a->blocks[block].chunk;
     if (chunk & SET_RECENT_BIT) {
@@ -229,10 +199,7 @@ static inline void set_erase(sim_alloc_t *a, set_t *set, int32_t key, uint32_t b
         set->recent_unused |= UINT32_C(1) << place;
         return;
     }
-    chunk_t *c = &a->chunks.at[chunk];
-    set__erase_slot(c, set__slot_of(c->block, block));
-    if (__builtin_expect(set__wants_tidying(set, c), 0))
-        sim__set_tidy(a, set, set__find_entry(set, key, a->blocks[block].addr));
+    sim__set_erase_settled(a, set, key, block);
 }
 
 /* The block under a cursor, NONE at the end. */
@@ -265,7 +232,7 @@ static inline bool set_prev(const sim_alloc_t *a, const set_t *set, cursor_t *at
 }
 
 /* The first of the recent blocks from `key` on, NONE = there is none. */
-static inline uint32_t set__first_recent(const sim_alloc_t *a, const set_t *set, int32_t key)
+HOT uint32_t set__first_recent(const sim_alloc_t *a, const set_t *set, int32_t key)
 {
     uint32_t mask = set__may_be_recent(key) ? set__nearest_recent(set, key) : 0;
     if (mask == 0)
@@ -279,10 +246,22 @@ static inline uint32_t set__first_recent(const sim_alloc_t *a, const set_t *set,
     return first;
 }
 
-/* The first block of all from `key` (that of a size above 0) on, NONE = there is none. */
-static inline uint32_t set_first(const sim_alloc_t *a, const set_t *set, int32_t key)
+/* The same of those in chunks. */
+HOT uint32_t set__first_settled(const sim_alloc_t *a, const set_t *set, int32_t key)
 {
-    uint32_t settled = set_at(a, set, set_lower_bound(a, set, key));
+    uint32_t entry = set__entries_below(set, key);
+    entry -= entry != 0;
+    const chunk_t *c = &a->chunks.at[set->chunk[entry]];
+    uint32_t first = c->block[set__count_below(c->key, key)];
+    if (first == NONE && entry + 1 < set->n)
+        first = a->chunks.at[set->chunk[entry + 1]].block[0];
+    return first;
+}
+
+/* The first block of all from `key` (that of a size above 0) on, NONE = there is none. */
+HOT uint32_t set_first(const sim_alloc_t *a, const set_t *set, int32_t key)
+{
+    uint32_t settled = set__first_settled(a, set, key);
     uint32_t recent = set__first_recent(a, set, key);
     if (recent == NONE || settled == NONE)
         return recent == NONE ? settled : recent;

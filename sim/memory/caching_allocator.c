@@ -169,7 +169,7 @@ void sim__oversize_add(signed_stat_t *s, int64_t by)
 
 /* ---- free ---- */
 
-static inline void insert_free(sim_alloc_t *a, block_t *b, uint32_t id)
+HOT void insert_free(sim_alloc_t *a, block_t *b, uint32_t id)
 {
     b->stamp = a->calls[b->pool];
     set_insert(a, free_set(a, b), size_key(b->size), id);
@@ -181,7 +181,7 @@ void sim__insert_free(sim_alloc_t *a, uint32_t id)
 }
 
 /* A neighbour that is to be merged, out of its set. */
-static inline void take_out(sim_alloc_t *a, const block_t *b, uint32_t id)
+HOT void take_out(sim_alloc_t *a, const block_t *b, uint32_t id)
 {
     if (b->is_mapped)
         set_erase(a, free_set(a, b), size_key(b->size), id);
@@ -195,7 +195,7 @@ static inline bool can_merge(const block_t *b, const block_t *neighbour)
 }
 
 /* Bytes taken over, 0 = not merged. */
-static inline uint64_t merge_prev(sim_alloc_t *a, block_t *b, uint32_t id)
+HOT uint64_t merge_prev(sim_alloc_t *a, block_t *b, uint32_t id)
 {
     uint32_t prev = b->prev;
     if (prev == NONE || !can_merge(b, &a->blocks[prev]))
@@ -212,7 +212,7 @@ static inline uint64_t merge_prev(sim_alloc_t *a, block_t *b, uint32_t id)
     return size;
 }
 
-static inline uint64_t merge_next(sim_alloc_t *a, block_t *b, uint32_t id)
+HOT uint64_t merge_next(sim_alloc_t *a, block_t *b, uint32_t id)
 {
     uint32_t next = b->next;
     if (next == NONE || !can_merge(b, &a->blocks[next]))
@@ -236,8 +236,7 @@ void sim__merge_neighbours(sim_alloc_t *a, uint32_t id)
 }
 
 /* The net effect of a free on inactive_split is one step, so that peaks see only the net. */
-static inline void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64_t before,
-                                        uint64_t behind)
+HOT void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64_t before, uint64_t behind)
 {
     bool split = is_split(b);
     stat_change(a, ST_INACTIVE_SPLIT_BYTES, b->pool, (split ? b->size : 0) - before - behind);
@@ -245,14 +244,15 @@ static inline void count_inactive_split(sim_alloc_t *a, const block_t *b, uint64
                 (uint64_t)split - (uint64_t)(before != 0) - (uint64_t)(behind != 0));
 }
 
-static inline void free_block(sim_alloc_t *a, block_t *b, uint32_t id)
+HOT void free_block(sim_alloc_t *a, block_t *b, uint32_t id)
 {
     trace(a, SIM_TRACE_FREE_COMPLETED, b->addr, b->requested, b->stream);
-    stat_decrease(a, ST_REQUESTED_BYTES, b->pool, b->requested);
+    if (a->keeps_stats)
+        stat_decrease(a, ST_REQUESTED_BYTES, b->pool, b->requested);
     uint64_t before = merge_prev(a, b, id);
     uint64_t behind = merge_next(a, b, id);
     insert_free(a, b, id);
-    if (b->segment == NONE)
+    if (a->keeps_stats && b->segment == NONE)
         count_inactive_split(a, b, before, behind);
 }
 
@@ -261,17 +261,24 @@ void sim__free_block(sim_alloc_t *a, uint32_t id)
     free_block(a, &a->blocks[id], id);
 }
 
+static inline void count_freed(sim_alloc_t *a, const block_t *b)
+{
+    stat_decrease(a, ST_ALLOCATION, b->pool, 1);
+    stat_decrease(a, ST_ALLOCATED_BYTES, b->pool, b->size);
+    if (b->size >= a->conf.max_split_bytes)
+        sim__oversize_add(&a->oversize_allocations, -1);
+}
+
 void sim_alloc_free(sim_alloc_t *a, sim_block_t id)
 {
     if (id == SIM_BLOCK_NONE)
         return;
     block_t *b = &a->blocks[id];
     b->is_allocated = false;
-    stat_decrease(a, ST_ALLOCATION, b->pool, 1);
-    stat_decrease(a, ST_ALLOCATED_BYTES, b->pool, b->size);
+    a->totals.allocated_bytes -= b->size;
     trace(a, SIM_TRACE_FREE_REQUESTED, b->addr, b->requested, b->stream);
-    if (b->size >= a->conf.max_split_bytes)
-        sim__oversize_add(&a->oversize_allocations, -1);
+    if (a->keeps_stats)
+        count_freed(a, b);
     if (b->foreign != NONE)
         sim__record_events(a, id);
     else
@@ -308,7 +315,7 @@ static uint32_t step_expandable(sim_alloc_t *a, set_t *set, uint64_t size)
     return id;
 }
 
-static uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+HOT uint32_t get_free_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
 {
     if (__builtin_expect(a->gc_on, 0))
         a->calls[pool]++;
@@ -343,7 +350,7 @@ static uint32_t alloc_block(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint
     a->total += bytes;
     a->num_device_alloc++;
     stat_increase(a, ST_SEGMENT, pool, 1);
-    stat_increase(a, ST_RESERVED_BYTES, pool, bytes);
+    reserved_increase(a, pool, bytes);
     if (bytes >= a->conf.max_split_bytes)
         sim__oversize_add(&a->oversize_segments, 1);
     trace(a, SIM_TRACE_SEGMENT_ALLOC, addr, bytes, stream);
@@ -403,12 +410,12 @@ static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
 }
 
 /* Cut `id` down to `size`; the rest becomes a free block behind it. */
-static inline void split(sim_alloc_t *a, uint32_t id, uint64_t size)
+HOT void split(sim_alloc_t *a, uint32_t id, uint64_t size)
 {
     block_t *b = &a->blocks[id];
     uint64_t remaining = b->size - size;
     uint32_t pool = b->pool;
-    if (b->segment == NONE) {
+    if (a->keeps_stats && b->segment == NONE) {
         bool was_split = is_split(b);
         stat_change(a, ST_INACTIVE_SPLIT_BYTES, pool, was_split ? 0 - size : remaining);
         stat_change(a, ST_INACTIVE_SPLIT, pool, !was_split);
@@ -431,29 +438,37 @@ static void note_active(sim_alloc_t *a, active_stat_t *active, stat_id_t id, uin
     active->all_peak = base_u64_max(active->all_peak, all);
 }
 
-static inline void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t requested)
+static inline void count_allocated(sim_alloc_t *a, const block_t *b)
 {
-    block_t *b = &a->blocks[id];
     uint32_t pool = b->pool;
-    if (b->size - size >= a->split_rest[pool] && size < a->split_below) {
-        split(a, id, size);
-        b = &a->blocks[id];
-    } else if (b->segment == NONE && is_split(b)) {
-        stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, pool, b->size);
-        stat_decrease(a, ST_INACTIVE_SPLIT, pool, 1);
-    }
-    b->is_allocated = true;
-    b->requested = requested;
-    trace(a, SIM_TRACE_ALLOC, b->addr, requested, b->stream);
     stat_increase(a, ST_ALLOCATION, pool, 1);
     stat_increase(a, ST_ALLOCATED_BYTES, pool, b->size);
-    stat_increase(a, ST_REQUESTED_BYTES, pool, requested);
+    stat_increase(a, ST_REQUESTED_BYTES, pool, b->requested);
     if (__builtin_expect(a->n_waiting > 0, 0)) {
         note_active(a, &a->active, ST_ALLOCATION, pool);
         note_active(a, &a->active_bytes, ST_ALLOCATED_BYTES, pool);
     }
     if (b->size >= a->conf.max_split_bytes)
         sim__oversize_add(&a->oversize_allocations, 1);
+}
+
+HOT void hand_out(sim_alloc_t *a, uint32_t id, uint64_t size, uint64_t requested)
+{
+    block_t *b = &a->blocks[id];
+    uint32_t pool = b->pool;
+    if (b->size - size >= a->split_rest[pool] && size < a->split_below) {
+        split(a, id, size);
+        b = &a->blocks[id];
+    } else if (a->keeps_stats && b->segment == NONE && is_split(b)) {
+        stat_decrease(a, ST_INACTIVE_SPLIT_BYTES, pool, b->size);
+        stat_decrease(a, ST_INACTIVE_SPLIT, pool, 1);
+    }
+    b->is_allocated = true;
+    b->requested = requested;
+    a->totals.allocated_bytes += b->size;
+    trace(a, SIM_TRACE_ALLOC, b->addr, requested, b->stream);
+    if (a->keeps_stats)
+        count_allocated(a, b);
 }
 
 bool sim_alloc_malloc(sim_alloc_t *a, uint64_t handle, uint64_t bytes, sim_block_t *block_p)
@@ -579,6 +594,7 @@ base_status_t sim_alloc_create(sim_device_t *device, const char *conf, sim_alloc
 {
     sim_alloc_t *a = base_xcalloc(1, sizeof(*a));
     a->device = device;
+    a->keeps_stats = true;
     a->unused_block = a->chunks.unused = a->unused_event = a->unused_foreign = NONE;
     a->unused_segment = NONE;
     a->stats = base_xcalloc(1, sizeof(*a->stats));
@@ -652,6 +668,12 @@ void sim_alloc_destroy(sim_alloc_t *a)
     free(a->scratch);
     free(a->stats);
     free(a);
+}
+
+void sim_alloc_drop_stats(sim_alloc_t *a)
+{
+    assert(a->totals.allocated_bytes == 0);
+    a->keeps_stats = false;
 }
 
 void sim_alloc_set_trace(sim_alloc_t *a, sim_trace_f f, void *arg)

@@ -74,9 +74,20 @@ void sim_alloc_reset_accumulated(sim_alloc_t *alloc);
 uint64_t sim_alloc_block_addr(const sim_alloc_t *alloc, sim_block_t block);
 uint64_t sim_alloc_block_bytes(const sim_alloc_t *alloc, sim_block_t block); /* block->size */
 
-/* The two figures that the engine looks at after every operation; cheap. */
+/* What is allocated and reserved now, for whoever looks after every operation: the same place for
+ * as long as the allocator lives. */
+typedef struct {
+    uint64_t allocated_bytes, reserved_bytes;
+} sim_alloc_totals_t;
+
+const sim_alloc_totals_t *sim_alloc_totals(const sim_alloc_t *alloc);
 uint64_t sim_alloc_allocated_bytes(const sim_alloc_t *alloc);
 uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *alloc);
+
+/* Before the first allocation: keep no statistics but those of segments and reserved bytes and the
+ * numbers of calls, retries and failures; the others mean nothing. What is handed out is the same.
+ */
+void sim_alloc_drop_stats(sim_alloc_t *alloc);
 
 typedef struct {
     uint64_t current, peak, allocated, freed; /* allocated, freed: sums of increases, decreases */
