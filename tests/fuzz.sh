@@ -13,7 +13,8 @@ cd "$build" || exit 1
 seeds_of() {
   echo "tests/data/fuzz/$1"
   case $1 in
-  import) echo tests/data/import ;;
+  import | yaml) echo tests/data/import ;;
+  machine) echo topology/machines ;;
   log) echo tests/data/diagnose ;;
   pickle) echo tests/data/snapshots ;;
   replay) echo tests/data/allocator/traces ;;
@@ -26,6 +27,7 @@ for fuzzer in "$@"; do
   name=${fuzzer##*/fuzz_}
   mkdir -p "corpus/$name"
   set -- "corpus/$name"
+  [ ! -e "tests/data/fuzz/$name.dict" ] || set -- "-dict=tests/data/fuzz/$name.dict" "$@"
   for seeds in $(seeds_of "$name"); do
     [ ! -d "$seeds" ] || set -- "$@" "$seeds"
   done

@@ -3,11 +3,9 @@
 #include "config.h"
 
 #include "sim/study/diagnose.h"
+#include "tests/fuzz.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

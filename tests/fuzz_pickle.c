@@ -6,10 +6,7 @@
 #include "sim/memory/snapshot_read.h"
 #include "sim/study/recording.h"
 #include "sim/study/replay.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

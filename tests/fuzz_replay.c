@@ -4,10 +4,7 @@
 #include "config.h"
 
 #include "sim/study/replay.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz.h"
 
 static void check_sums(void *arg, const sim_block_info_t *info)
 {

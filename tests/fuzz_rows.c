@@ -4,12 +4,9 @@
 #include "config.h"
 
 #include "sim/study/diff.h"
-#include "sim/study/sweep_row.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "sim/study/sweep_file.h"
+#include "sim/study/sweep_summary.h"
+#include "tests/fuzz.h"
 
 static void check_again(const sim_sweep_columns_t *columns, const sim_sweep_row_t *row,
                         sim_rows_format_t format)
@@ -28,9 +25,30 @@ static void check_again(const sim_sweep_columns_t *columns, const sim_sweep_row_
     free(line);
 }
 
+/* A whole file, as --resume and merge take it. */
+static void check_file(const char *text, size_t size, FILE *out)
+{
+    sim_sweep_rows_t rows = { 0 };
+    base_err_t err = { 0 };
+    if (sim_sweep_rows_parse("fuzz", text, size, &rows, &err) != BASE_OK) {
+        if (err.text[0] == '\0')
+            abort();
+        return;
+    }
+    if (rows.n_whole_bytes > size)
+        abort();
+    sim_sweep_print_best(&rows, 10, out);
+    sim_sweep_write_rows(&rows, SIM_ROWS_JSON, out);
+    sim_sweep_rows_fini(&rows);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *text = (const char *)data;
+    static FILE *null;
+    if (null == NULL && (null = fopen("/dev/null", "w")) == NULL)
+        abort();
+    char *text = fuzz_text(data, size);
+    check_file(text, size, null);
     sim_sweep_columns_t columns = { 0 };
     sim_sweep_row_t row;
     json_t *report, *diff;
@@ -45,13 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (sim_diff_parse("fuzz", text, size, &report, &err) == BASE_OK) {
         if (sim_diff_compare(report, report, SIM_DIFF_WORST, &diff, &err) == BASE_OK) {
-            FILE *out = fopen("/dev/null", "w");
-            sim_diff_text(diff, out);
-            fclose(out);
+            sim_diff_text(diff, null);
             json_decref(diff);
         }
         json_decref(report);
     }
     sim_sweep_columns_fini(&columns);
+    free(text);
     return 0;
 }

@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * libFuzzer target: any text, read and resolved, must give a scenario or a message. Built and run
- * by `make fuzz-scenario`. */
+ * libFuzzer target: any text, read and resolved, must give a scenario or a message. */
 #include "config.h"
 
 #include "sim/scenario/scenario.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size > 0 && memmem(data, size, "hf_config", 9) != NULL)
-        return 0; /* would read files */
-    char *text = malloc(size + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, data, size);
-    text[size] = '\0';
+    char *text = fuzz_text(data, size);
     sim_scenario_t scenario;
     base_diag_t diag;
     sim_scenario_init(&scenario);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "sim/base/glob.h"
 #include "sim/base/nearest.h"
 #include "sim/base/units.h"
 #include "tests/cutap.h"
 
+#include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 static void products_beyond_64_bits_are_refused(void)
@@ -75,12 +78,62 @@ static void the_nearest_name_is_found_and_far_ones_are_not(void)
     CU_ASSERT_PTR_NULL(n.best);
 }
 
+/* The bound that spares most distances never hides a near name. */
+static void every_name_within_the_limit_is_found(void)
+{
+    static const char *const names[] = { "abcdef", "abcdfe", "bcdef",  "Abcdef", "abcdefg",
+                                         "xbcdef", "fedcba", "aaaaaa", "abc",    "a_bcdef",
+                                         "",       "a",      "ba",     "abab",   "aabbccddeeff" };
+    enum { N = sizeof(names) / sizeof(names[0]) };
+    for (size_t i = 0; i < N; i++) {
+        for (size_t j = 0; j < N; j++) {
+            base_nearest_t n;
+            base_nearest_init(&n, names[i]);
+            bool near = base_edit_distance(names[i], names[j]) < n.best_distance;
+            base_nearest_offer(&n, names[j]);
+            CU_ASSERT_EQUAL(n.best != NULL, near);
+        }
+    }
+}
+
+/* All patterns of up to five of these characters against all texts of up to four. */
+static void patterns_match_as_those_of_file_names(void)
+{
+    static const char in_pattern[] = "*?a-[]!", in_text[] = "a-b";
+    enum { P = sizeof(in_pattern) - 1, T = sizeof(in_text) - 1, MAX_P = 5, MAX_T = 4 };
+    size_t n_patterns = 1, n_texts = 1, n_wrong = 0;
+    for (int i = 0; i < MAX_P; i++)
+        n_patterns = n_patterns * P + 1;
+    for (int i = 0; i < MAX_T; i++)
+        n_texts = n_texts * T + 1;
+    for (size_t p = 0; p < n_patterns; p++) {
+        char pattern[MAX_P + 1], text[MAX_T + 1];
+        size_t n = 0;
+        for (size_t left = p; left > 0; left = (left - 1) / P)
+            pattern[n++] = in_pattern[(left - 1) % P];
+        pattern[n] = '\0';
+        for (size_t t = 0; t < n_texts; t++) {
+            n = 0;
+            for (size_t left = t; left > 0; left = (left - 1) / T)
+                text[n++] = in_text[(left - 1) % T];
+            text[n] = '\0';
+            if (base_glob_match(pattern, text) != (fnmatch(pattern, text, 0) == 0) && n_wrong++ < 5)
+                printf("# '%s' and '%s'\n", pattern, text);
+        }
+    }
+    CU_ASSERT_EQUAL(n_wrong, 0);
+    CU_ASSERT_TRUE(base_glob_match("\\*[\\]a]", "*]"));
+    CU_ASSERT_FALSE(base_glob_match("\\*", "a"));
+}
+
 static CU_TestInfo tests[] = {
     { "products beyond 64 bits are refused", products_beyond_64_bits_are_refused },
     { "sizes are read exactly", sizes_are_read_exactly },
     { "sizes are printed in the nearest unit", sizes_are_printed_in_the_nearest_unit },
     { "the nearest name is found and far ones are not",
       the_nearest_name_is_found_and_far_ones_are_not },
+    { "every name within the limit is found", every_name_within_the_limit_is_found },
+    { "patterns match as those of file names", patterns_match_as_those_of_file_names },
     CU_TEST_INFO_NULL,
 };
 

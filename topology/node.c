@@ -3,18 +3,24 @@
 
 #include "topology/node.h"
 
+#include "sim/base/infile.h"
 #include "sim/base/xmem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <hwloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* PCI classes: 3D and VGA controllers; Ethernet and InfiniBand. */
 enum { CLASS_VGA = 0x0300, CLASS_3D = 0x0302, CLASS_ETHERNET = 0x0200, CLASS_INFINIBAND = 0x0207 };
 enum { VENDOR_NVIDIA = 0x10de };
+enum { MAX_XML_BYTES = 64 << 20, MAX_XML_SECONDS = 20, MAX_DEVICES = 100000 };
 
 static void copy_text(char to[static TOPO_NAME], const char *from)
 {
@@ -122,40 +128,191 @@ static void describe_host(hwloc_topology_t t, topo_node_t *node)
     node->memory_bytes = root->total_memory;
 }
 
-static base_status_t open_source(hwloc_topology_t t, const char *source, base_err_t *err)
+static base_status_t load(hwloc_topology_t t, const char *name, topo_node_t *node_p,
+                          base_err_t *err)
 {
-    if (source == NULL)
-        return BASE_OK;
-    if (ends_with(source, ".xml")) {
-        if (access(source, R_OK) != 0)
-            return base_err_set(err, BASE_ERR_IO, "%s: %s", source, strerror(errno));
-        if (hwloc_topology_set_xml(t, source) != 0)
-            return base_err_set(err, BASE_ERR_PARSE, "%s: not an XML file of hwloc", source);
-        return BASE_OK;
-    }
-    if (hwloc_topology_set_synthetic(t, source) != 0)
-        return base_err_set(err, BASE_ERR_PARSE,
-                            "'%s' is neither a file that ends in .xml, nor a known machine, nor a "
-                            "synthetic description of hwloc such as \"pack:2 numa:1 core:8 pu:2\"",
-                            source);
+    if (hwloc_topology_load(t) != 0)
+        return base_err_set(err, BASE_ERR_PARSE, "%s: hwloc cannot read it", name);
+    describe_host(t, node_p);
+    find_devices(t, node_p);
     return BASE_OK;
+}
+
+static base_status_t start(hwloc_topology_t *t_p, base_err_t *err)
+{
+    if (hwloc_topology_init(t_p) != 0)
+        return base_err_set(err, BASE_ERR_IO, "hwloc cannot start: %s", strerror(errno));
+    hwloc_topology_set_io_types_filter(*t_p, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    return BASE_OK;
+}
+
+/* ---- XML, read in a process of its own ----
+ *
+ * hwloc trusts the XML that it reads: a damaged file ends the process that reads it. */
+
+/* What the process hands back; the devices follow, GPUs first. */
+typedef struct {
+    base_status_t status;
+    base_err_t err;
+    topo_node_t node; /* its pointers mean nothing */
+} answer_t;
+
+static void read_xml(const char *name, const char *text, size_t length, answer_t *answer)
+{
+    hwloc_topology_t t;
+    answer->status = start(&t, &answer->err);
+    if (answer->status != BASE_OK)
+        return;
+    if (hwloc_topology_set_xmlbuffer(t, text, (int)length + 1) != 0)
+        answer->status =
+            base_err_set(&answer->err, BASE_ERR_PARSE, "%s: not an XML file of hwloc", name);
+    else
+        answer->status = load(t, name, &answer->node, &answer->err);
+}
+
+static bool write_all(int fd, const void *data, size_t n)
+{
+    for (const char *at = data; n > 0;) {
+        ssize_t wrote = write(fd, at, n);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return false;
+        at += wrote;
+        n -= (size_t)wrote;
+    }
+    return true;
+}
+
+static bool read_all(int fd, void *data, size_t n)
+{
+    for (char *at = data; n > 0;) {
+        ssize_t got = read(fd, at, n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+static void __attribute__((noreturn))
+answer_and_exit(int fd, const char *name, const char *text, size_t length)
+{
+    static const int deadly[] = { SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGPIPE, SIGXCPU };
+    const struct rlimit seconds = { MAX_XML_SECONDS, MAX_XML_SECONDS }, none = { 0, 0 };
+    for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
+        signal(deadly[i], SIG_DFL);
+    setrlimit(RLIMIT_CPU, &seconds);
+    setrlimit(RLIMIT_CORE, &none);
+    int null = open("/dev/null", O_WRONLY); /* hwloc says there what it does not like */
+    if (null >= 0)
+        dup2(null, STDERR_FILENO);
+    answer_t answer = { .status = BASE_OK };
+    read_xml(name, text, length, &answer);
+    const topo_node_t *node = &answer.node;
+    bool ok = write_all(fd, &answer, sizeof(answer)) &&
+              write_all(fd, node->gpus, node->n_gpus * sizeof(*node->gpus)) &&
+              write_all(fd, node->nics, node->n_nics * sizeof(*node->nics));
+    _exit(ok ? 0 : 1);
+}
+
+static bool take_devices(int fd, topo_device_t **list_p, size_t n)
+{
+    if (n > MAX_DEVICES)
+        return false;
+    *list_p = base_xcalloc(n, sizeof(**list_p));
+    bool ok = read_all(fd, *list_p, n * sizeof(**list_p));
+    for (size_t i = 0; i < n; i++) {
+        (*list_p)[i].name[TOPO_NAME - 1] = '\0';
+        (*list_p)[i].bus[sizeof((*list_p)[i].bus) - 1] = '\0';
+    }
+    return ok;
+}
+
+static base_status_t take_answer(int fd, const char *name, topo_node_t *node_p, base_err_t *err)
+{
+    answer_t answer;
+    if (read_all(fd, &answer, sizeof(answer))) {
+        answer.err.text[sizeof(answer.err.text) - 1] = '\0';
+        if (answer.status != BASE_OK)
+            return base_err_set(err, BASE_ERR_PARSE, "%s", answer.err.text);
+        topo_node_t node = answer.node;
+        node.gpus = node.nics = NULL;
+        node.product[TOPO_NAME - 1] = node.cpu[TOPO_NAME - 1] = '\0';
+        if (take_devices(fd, &node.gpus, node.n_gpus) &&
+            take_devices(fd, &node.nics, node.n_nics)) {
+            *node_p = node;
+            return BASE_OK;
+        }
+        topo_node_fini(&node);
+    }
+    return base_err_set(err, BASE_ERR_PARSE,
+                        "%s: hwloc fails on it: not a file that it has written", name);
+}
+
+base_status_t topo_node_parse(topo_node_t *node_p, const char *name, const char *text,
+                              size_t length, base_err_t *err)
+{
+    *node_p = (topo_node_t){ 0 };
+    if (length > MAX_XML_BYTES)
+        return base_err_set(err, BASE_ERR_PARSE, "%s: larger than %d bytes", name, MAX_XML_BYTES);
+    /* A file of hwloc names its document type and defines nothing. */
+    if (memmem(text, length, "<!ENTITY", 8) != NULL)
+        return base_err_set(err, BASE_ERR_PARSE, "%s: defines XML entities; hwloc's files do not",
+                            name);
+    int ends[2];
+    if (pipe(ends) != 0)
+        return base_err_set(err, BASE_ERR_IO, "%s: no pipe: %s", name, strerror(errno));
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        answer_and_exit(ends[1], name, text, length);
+    }
+    base_status_t status =
+        child < 0
+            ? base_err_set(err, BASE_ERR_IO, "%s: no process to read it: %s", name, strerror(errno))
+            : BASE_OK;
+    close(ends[1]);
+    if (status == BASE_OK)
+        status = take_answer(ends[0], name, node_p, err);
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+static base_status_t load_xml(topo_node_t *node_p, const char *path, base_err_t *err)
+{
+    char *text;
+    size_t length;
+    base_status_t status = base_infile_read(path, MAX_XML_BYTES, &text, &length, err);
+    if (status != BASE_OK)
+        return status;
+    status = topo_node_parse(node_p, path, text, length, err);
+    free(text);
+    return status;
 }
 
 base_status_t topo_node_load(topo_node_t *node_p, const char *source, base_err_t *err)
 {
     *node_p = (topo_node_t){ 0 };
+    if (source != NULL && ends_with(source, ".xml"))
+        return load_xml(node_p, source, err);
     hwloc_topology_t t;
-    if (hwloc_topology_init(&t) != 0)
-        return base_err_set(err, BASE_ERR_IO, "hwloc cannot start: %s", strerror(errno));
-    hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    base_status_t status = open_source(t, source, err);
-    if (status == BASE_OK && hwloc_topology_load(t) != 0)
-        status = base_err_set(err, BASE_ERR_PARSE, "%s: hwloc cannot read it",
-                              source != NULL ? source : "this machine");
-    if (status == BASE_OK) {
-        describe_host(t, node_p);
-        find_devices(t, node_p);
-    }
+    base_status_t status = start(&t, err);
+    if (status != BASE_OK)
+        return status;
+    if (source != NULL && hwloc_topology_set_synthetic(t, source) != 0)
+        status =
+            base_err_set(err, BASE_ERR_PARSE,
+                         "'%s' is neither a file that ends in .xml, nor a known machine, nor a "
+                         "synthetic description of hwloc such as \"pack:2 numa:1 core:8 pu:2\"",
+                         source);
+    else
+        status = load(t, source != NULL ? source : "this machine", node_p, err);
     hwloc_topology_destroy(t);
     return status;
 }

@@ -40,6 +40,11 @@ typedef struct {
  * description. BASE_ERR_IO or BASE_ERR_PARSE with what is wrong. Free with topo_node_fini(). */
 base_status_t topo_node_load(topo_node_t *node_p, const char *source, base_err_t *err);
 
+/* The same from an XML text of `length` bytes and a NUL behind them, called `name`. It is read in a
+ * process of its own, whose end by a damaged text is BASE_ERR_PARSE too. */
+base_status_t topo_node_parse(topo_node_t *node_p, const char *name, const char *text,
+                              size_t length, base_err_t *err);
+
 /* Takes a zeroed struct too. */
 void topo_node_fini(topo_node_t *node);
 

@@ -4,6 +4,7 @@
 #include "sim/base/nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { MAX_NAME = 127 };
@@ -45,16 +46,45 @@ size_t base_edit_distance(const char *a, const char *b)
     return last[m];
 }
 
+/* Letters by their last five bits: a case folds into one, and what else falls together only makes
+ * the bound below weaker. */
+static unsigned letter(char c)
+{
+    return (unsigned char)c % BASE_NEAREST_LETTERS;
+}
+
 void base_nearest_init(base_nearest_t *nearest, const char *wanted)
 {
-    size_t limit = strlen(wanted) / 3;
+    size_t n = strlen(wanted), limit = n / 3;
     if (limit > MAX_NAME / 3) /* a name that is too long is near none */
         limit = MAX_NAME / 3;
-    *nearest = (base_nearest_t){ .wanted = wanted, .best_distance = (limit > 1 ? limit : 1) + 1 };
+    *nearest = (base_nearest_t){ .wanted = wanted,
+                                 .length = n,
+                                 .best_distance = (limit > 1 ? limit : 1) + 1 };
+    for (size_t i = 0; i < n && n <= MAX_NAME; i++)
+        nearest->letters[letter(wanted[i])]++;
+}
+
+/* Each letter that only one of both has costs an edit; an edit takes one away on each side. Most
+ * names are told apart after a few letters. */
+static bool may_be_near(const base_nearest_t *nearest, const char *known)
+{
+    signed char left[BASE_NEAREST_LETTERS];
+    size_t n = strlen(known), strange = 0;
+    size_t longer = n > nearest->length ? n - nearest->length : 0;
+    size_t shorter = nearest->length > n ? nearest->length - n : 0;
+    if (nearest->length > MAX_NAME || longer >= nearest->best_distance)
+        return false;
+    memcpy(left, nearest->letters, sizeof(left));
+    for (size_t i = 0; i < n && strange + shorter < nearest->best_distance; i++)
+        strange += --left[letter(known[i])] < 0;
+    return strange + shorter < nearest->best_distance;
 }
 
 void base_nearest_offer(base_nearest_t *nearest, const char *known)
 {
+    if (!may_be_near(nearest, known))
+        return;
     size_t distance = base_edit_distance(nearest->wanted, known);
     if (distance < nearest->best_distance) {
         nearest->best_distance = distance;

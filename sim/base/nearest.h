@@ -11,10 +11,12 @@ size_t base_edit_distance(const char *a, const char *b);
 
 /* Call base_nearest_offer() for every known name, then read `best`: NULL unless one is near enough
  * (at most a third of the mistyped name's length, and at least one edit is always allowed). */
+enum { BASE_NEAREST_LETTERS = 32 };
 typedef struct {
     const char *wanted;
     const char *best;
-    size_t best_distance;
+    size_t length, best_distance;
+    signed char letters[BASE_NEAREST_LETTERS]; /* how often `wanted` has each */
 } base_nearest_t;
 
 void base_nearest_init(base_nearest_t *nearest, const char *wanted);

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_ENV = 1000 };
+
 void sim_import_init(sim_import_t *import)
 {
     memset(import, 0, sizeof(*import));
@@ -114,6 +116,10 @@ static void report_unknown(sim_import_t *import, const char *name, const char *o
 {
     suggestion_t suggestion = { 0 };
     char wanted[SIM_ARG_NAME];
+    if (base_diag_is_full(&import->errors)) {
+        base_diag_add(&import->errors, "%s", name);
+        return;
+    }
     snprintf(wanted, sizeof(wanted), "%s", name);
     for (char *s = wanted; *s != '\0'; s++)
         if (*s == '_')
@@ -240,6 +246,17 @@ static bool is_option(const char *word)
     return strncmp(word, "--", 2) == 0 && word[2] != '\0' && word[2] != '-';
 }
 
+static char *join_words(char *const *words, size_t n)
+{
+    char *text;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s%s", i > 0 ? " " : "", words[i]);
+    fclose(out);
+    return text;
+}
+
 /* argparse takes everything up to the next option; a list joins it, a value takes the first. */
 static size_t add_option(sim_import_t *import, char *const *words, char *const *origins, size_t n)
 {
@@ -260,12 +277,7 @@ static size_t add_option(sim_import_t *import, char *const *words, char *const *
         return used;
     }
     if (arg.arity == SIM_ARITY_LIST) {
-        char *list = base_xstrdup("");
-        for (size_t i = 1; i < used; i++) {
-            char *longer = base_xasprintf("%s%s%s", list, i > 1 ? " " : "", words[i]);
-            free(list);
-            list = longer;
-        }
+        char *list = join_words(words + 1, used - 1);
         add_known(import, &arg, list, origins[0]);
         free(list);
     } else if (arg.arity == SIM_ARITY_FLAG) {
@@ -299,6 +311,10 @@ void sim_import_add_words(sim_import_t *import, char *const *words, char *const 
 
 void sim_import_set_env(sim_import_t *import, const char *name, const char *value)
 {
+    if (import->n_env == MAX_ENV) {
+        base_diag_add(&import->errors, "%s: more than %d environment variables", name, MAX_ENV);
+        return;
+    }
     for (size_t i = 0; i < import->n_env; i++) {
         if (strcmp(import->env[i].name, name) == 0) {
             free(import->env[i].value);

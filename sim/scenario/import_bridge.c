@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_FIELDS = 2000 };
+
 /* Fields */
 
 static sim_import_field_t *find(const sim_import_t *import, const char *path)
@@ -73,6 +75,11 @@ void sim_import_add_field(sim_import_t *import, const char *path, const char *va
                           const char *origin)
 {
     sim_import_field_t *f = find(import, path);
+    if (f == NULL && import->n_fields == MAX_FIELDS) {
+        base_diag_add(&import->errors, "%s: %.100s: more than %d settings", origin, path,
+                      MAX_FIELDS);
+        return;
+    }
     if (f == NULL) {
         import->fields = base_xrealloc(import->fields, import->n_fields + 1, sizeof(*f));
         f = &import->fields[import->n_fields++];

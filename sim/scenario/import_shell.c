@@ -3,18 +3,18 @@
  * values are decided, and the arguments are those of the command that has the most of them. */
 #include "config.h"
 
+#include "sim/base/glob.h"
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/scenario/import.h"
 #include "sim/scenario/shell_text.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BLOCKS = 64, MAX_REREAD = 3 };
+enum { MAX_BLOCKS = 64, MAX_REREAD = 3, MAX_COMPARED = 1024 };
 
 typedef enum { BLOCK_IF, BLOCK_LOOP, BLOCK_CASE } block_kind_t;
 
@@ -54,9 +54,13 @@ static bool active(const script_t *script)
     return true;
 }
 
-/* An unset variable compares as empty; a command substitution cannot be known. */
+/* An unset variable compares as empty; a command substitution and a long text cannot be known. */
 static const char *operand_text(const char *word, bool *known_p)
 {
+    if (strnlen(word, MAX_COMPARED) == MAX_COMPARED) {
+        *known_p = false;
+        return "";
+    }
     if (!is_unknown(word))
         return word;
     if (word[0] != SHELL_UNKNOWN || word[1] != '$' || word[2] == '(')
@@ -68,9 +72,9 @@ static bool compare(const char *a, const char *op, const char *b, bool *known_p)
 {
     long long x = strtoll(a, NULL, 10), y = strtoll(b, NULL, 10);
     if (strcmp(op, "=") == 0 || strcmp(op, "==") == 0)
-        return fnmatch(b, a, 0) == 0;
+        return base_glob_match(b, a);
     if (strcmp(op, "!=") == 0)
-        return fnmatch(b, a, 0) != 0;
+        return !base_glob_match(b, a);
     if (strcmp(op, "-eq") == 0)
         return x == y;
     if (strcmp(op, "-ne") == 0)
@@ -212,6 +216,8 @@ static block_t *top_block(script_t *script)
 
 static void drop_first(shell_words_t *words, size_t n)
 {
+    if (n == 0)
+        return;
     for (size_t i = 0; i < n; i++)
         free(words->text[i]);
     memmove(words->text, words->text + n, (words->n - n) * sizeof(*words->text));
@@ -220,7 +226,7 @@ static void drop_first(shell_words_t *words, size_t n)
 }
 
 /* "if" and "elif" are followed by their condition in the same statement. */
-static void open_branch(script_t *script, shell_words_t *words, bool is_elif)
+static void open_branch(script_t *script, const shell_words_t *words, size_t first, bool is_elif)
 {
     block_t *block;
     bool result = false;
@@ -235,30 +241,32 @@ static void open_branch(script_t *script, shell_words_t *words, bool is_elif)
         bool outer = true;
         for (size_t i = 0; i < depth; i++)
             outer = outer && script->blocks[i].active;
-        if (outer && words->n > 1 && is_condition(words->text[1]))
-            result = decide(script, words, 1);
+        if (outer && words->n > first + 1 && is_condition(words->text[first + 1]))
+            result = decide(script, words, first + 1);
         block->active = result;
         block->taken = result;
     }
-    drop_first(words, words->n);
 }
 
 static void case_label(script_t *script, const shell_words_t *words)
 {
     block_t *block = top_block(script);
     const char *label = words->text[words->n - 1];
-    block->active = !block->taken && !is_unknown(label) && fnmatch(label, block->subject, 0) == 0;
+    block->active = !block->taken && !is_unknown(label) && base_glob_match(label, block->subject);
     block->taken = block->taken || block->active;
 }
 
-/* Words that steer; returns true when the statement is used up. */
+/* Words that steer; returns true when the statement is used up, else they are taken off. */
 static bool keyword(script_t *script, shell_words_t *words)
 {
-    while (words->n > 0) {
-        const char *w = words->text[0];
+    size_t first = 0;
+    for (; first < words->n; first++) {
+        const char *w = words->text[first];
+        const char *const *rest = (const char *const *)&words->text[first];
+        size_t n = words->n - first;
         block_t *block = top_block(script);
         if (strcmp(w, "if") == 0 || strcmp(w, "elif") == 0) {
-            open_branch(script, words, w[0] == 'e');
+            open_branch(script, words, first, w[0] == 'e');
             return true;
         }
         if (strcmp(w, "else") == 0 && block != NULL) {
@@ -268,12 +276,12 @@ static bool keyword(script_t *script, shell_words_t *words)
             pop_block(script);
         } else if (strcmp(w, "for") == 0 || strcmp(w, "while") == 0 || strcmp(w, "until") == 0) {
             push_block(script, BLOCK_LOOP, true);
-            if (w[0] == 'f' && words->n > 3 && active(script))
-                shell_text_assign(script->sh, words->text[1], words->text[3]);
+            if (w[0] == 'f' && n > 3 && active(script))
+                shell_text_assign(script->sh, rest[1], rest[3]);
             return true;
-        } else if (strcmp(w, "case") == 0 && words->n > 1) {
+        } else if (strcmp(w, "case") == 0 && n > 1) {
             bool known = true;
-            const char *subject = operand_text(words->text[1], &known);
+            const char *subject = operand_text(rest[1], &known);
             push_block(script, BLOCK_CASE, false);
             block = top_block(script);
             if (block != NULL && block->kind == BLOCK_CASE && block->subject == NULL)
@@ -282,11 +290,12 @@ static bool keyword(script_t *script, shell_words_t *words)
         } else if (strcmp(w, "then") != 0 && strcmp(w, "do") != 0 && strcmp(w, "{") != 0 &&
                    strcmp(w, "}") != 0 && strcmp(w, "exec") != 0 && strcmp(w, "eval") != 0 &&
                    strcmp(w, "time") != 0) {
-            return false;
+            break;
         }
-        drop_first(words, 1);
     }
-    return true;
+    bool used_up = first == words->n;
+    drop_first(words, first);
+    return used_up;
 }
 
 static void read_statements(script_t *script)
@@ -333,6 +342,7 @@ static void read_script(script_t *script, const char *text)
     outer->n_variables = inner.n_variables;
     outer->n_bytes = inner.n_bytes;
     outer->open_quote_line = inner.open_quote_line;
+    outer->has_too_many = inner.has_too_many;
 }
 
 static bool option_number(const char *text, const char *option, uint64_t *n_p)
@@ -530,6 +540,8 @@ base_status_t sim_import_shell(sim_import_t *import, const char *name, const cha
     read_statements(&script);
     while (script.n_blocks > 0)
         pop_block(&script);
+    if (sh.has_too_many)
+        base_diag_add(&import->errors, "%s: more than %d variables", name, SHELL_MAX_VARIABLES);
     if (script.best_score == 0)
         collect_variables(&script);
     find_world_size(&script);

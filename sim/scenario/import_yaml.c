@@ -5,54 +5,34 @@
 
 #include "sim/base/xmem.h"
 #include "sim/scenario/import.h"
+#include "sim/scenario/yaml_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
 
-/* How deep and how often a merge key ("<<: *base") is followed; anchors can multiply without end.
- */
-enum { MAX_MERGE_DEPTH = 8, MAX_MERGES = 1000 };
+/* How deep a merge key is followed. */
+enum { MAX_MERGE_DEPTH = 8 };
 
 typedef struct {
-    yaml_document_t *doc;
+    sim_yaml_t *yaml;
     const char *name;
     sim_import_t *import;
     bool is_env;
-    int n_merges;
 } walk_t;
 
-static const char *scalar(const yaml_node_t *node)
+static void add_entry(const walk_t *walk, const sim_yaml_node_t *key, const sim_yaml_node_t *value)
 {
-    return node != NULL && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value
-                                                          : NULL;
-}
-
-static char *sequence_text(yaml_document_t *doc, const yaml_node_t *node)
-{
-    char *text = base_xstrdup("");
-    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top;
-         i++) {
-        const char *item = scalar(yaml_document_get_node(doc, *i));
-        char *longer = base_xasprintf("%s%s%s", text, *text != '\0' ? " " : "", item ? item : "");
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
-static void add_entry(const walk_t *walk, const yaml_node_t *key, const yaml_node_t *value)
-{
-    const char *name = scalar(key);
-    char *origin = base_xasprintf("%s:%zu", walk->name, key->start_mark.line + 1);
+    const char *name = sim_yaml_text(key);
+    char *origin = base_xasprintf("%s:%lu", walk->name, sim_yaml_line(key));
     if (name == NULL) {
         base_diag_add(&walk->import->errors, "%s: a name was expected", origin);
-    } else if (value->type == YAML_MAPPING_NODE) {
+    } else if (sim_yaml_kind(value) == SIM_YAML_MAPPING) {
         base_diag_add(&walk->import->errors, "%s: %s: a value was expected, not a mapping", origin,
                       name);
     } else {
-        char *text = value->type == YAML_SEQUENCE_NODE ? sequence_text(walk->doc, value)
-                                                       : base_xstrdup(scalar(value));
+        char *text = sim_yaml_kind(value) == SIM_YAML_SEQUENCE
+                         ? sim_yaml_join(walk->yaml, value, " ", 0)
+                         : base_xstrdup(sim_yaml_text(value));
         if (walk->is_env)
             sim_import_set_env(walk->import, name, text);
         else
@@ -62,39 +42,45 @@ static void add_entry(const walk_t *walk, const yaml_node_t *key, const yaml_nod
     free(origin);
 }
 
-/* Merged mappings come first, so that a mapping's own entries win. */
-static void walk_mapping(walk_t *walk, const yaml_node_t *node, int depth)
+static size_t length_of(const sim_yaml_node_t *node)
+{
+    const char *text = sim_yaml_text(node);
+    return text != NULL ? strlen(text) : 0;
+}
+
+/* Merged mappings ("<<: *base") come first, so that a mapping's own entries win. */
+static void walk_mapping(walk_t *walk, const sim_yaml_node_t *node, int depth)
 {
     for (int own = 0; own <= 1; own++) {
-        for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top;
-             p++) {
-            const yaml_node_t *key = yaml_document_get_node(walk->doc, p->key);
-            const yaml_node_t *value = yaml_document_get_node(walk->doc, p->value);
-            bool merge = scalar(key) != NULL && strcmp(scalar(key), "<<") == 0;
+        for (size_t i = 0; i < sim_yaml_size(node); i++) {
+            const sim_yaml_node_t *key = sim_yaml_key(walk->yaml, node, i);
+            const sim_yaml_node_t *value = sim_yaml_value(walk->yaml, node, i);
+            bool merge = sim_yaml_text(key) != NULL && strcmp(sim_yaml_text(key), "<<") == 0;
+            if (merge != own && !sim_yaml_take(walk->yaml, length_of(key) + length_of(value)))
+                return;
             if (!merge && own)
                 add_entry(walk, key, value);
-            else if (merge && !own && value->type == YAML_MAPPING_NODE && depth < MAX_MERGE_DEPTH &&
-                     walk->n_merges++ < MAX_MERGES)
+            else if (merge && !own && sim_yaml_kind(value) == SIM_YAML_MAPPING &&
+                     depth < MAX_MERGE_DEPTH)
                 walk_mapping(walk, value, depth + 1);
         }
     }
 }
 
-static base_status_t walk_document(sim_import_t *import, const char *name, yaml_document_t *doc,
+static base_status_t walk_document(sim_import_t *import, const char *name, sim_yaml_t *yaml,
                                    base_err_t *err)
 {
-    const yaml_node_t *root = yaml_document_get_root_node(doc);
+    const sim_yaml_node_t *root = sim_yaml_root(yaml);
     bool found = false;
-    if (root == NULL || root->type != YAML_MAPPING_NODE)
+    if (root == NULL || sim_yaml_kind(root) != SIM_YAML_MAPPING)
         return base_err_set(err, BASE_ERR_PARSE, "%s: a mapping with MODEL_ARGS was expected",
                             name);
-    for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top;
-         p++) {
-        const char *key = scalar(yaml_document_get_node(doc, p->key));
-        const yaml_node_t *value = yaml_document_get_node(doc, p->value);
-        if (key == NULL || value->type != YAML_MAPPING_NODE)
+    for (size_t i = 0; i < sim_yaml_size(root); i++) {
+        const char *key = sim_yaml_text(sim_yaml_key(yaml, root, i));
+        const sim_yaml_node_t *value = sim_yaml_value(yaml, root, i);
+        if (key == NULL || sim_yaml_kind(value) != SIM_YAML_MAPPING)
             continue;
-        walk_t walk = { doc, name, import, strcmp(key, "ENV_VARS") == 0, 0 };
+        walk_t walk = { yaml, name, import, strcmp(key, "ENV_VARS") == 0 };
         if (strcmp(key, "MODEL_ARGS") == 0)
             found = true;
         else if (!walk.is_env)
@@ -103,26 +89,17 @@ static base_status_t walk_document(sim_import_t *import, const char *name, yaml_
     }
     if (!found)
         return base_err_set(err, BASE_ERR_PARSE, "%s: has no mapping MODEL_ARGS", name);
-    return BASE_OK;
+    return sim_yaml_check_spent(yaml, name, err);
 }
 
 base_status_t sim_import_yaml(sim_import_t *import, const char *name, const char *text,
                               size_t length, base_err_t *err)
 {
-    yaml_parser_t parser;
-    yaml_document_t doc;
-    base_status_t status;
-    if (!yaml_parser_initialize(&parser))
-        return base_err_set(err, BASE_ERR_PARSE, "%s: the YAML parser cannot start", name);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
-    if (!yaml_parser_load(&parser, &doc)) {
-        status = base_err_set(err, BASE_ERR_PARSE, "%s:%zu: not valid YAML: %s", name,
-                              parser.problem_mark.line + 1,
-                              parser.problem != NULL ? parser.problem : "unknown problem");
-    } else {
-        status = walk_document(import, name, &doc, err);
-        yaml_document_delete(&doc);
+    sim_yaml_t *yaml;
+    base_status_t status = sim_yaml_load(name, text, length, &yaml, err);
+    if (status == BASE_OK) {
+        status = walk_document(import, name, yaml, err);
+        sim_yaml_destroy(yaml);
     }
-    yaml_parser_delete(&parser);
     return status;
 }

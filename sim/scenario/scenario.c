@@ -247,6 +247,10 @@ static void unknown_key(const char *section, const char *name, const char *origi
     size_t n;
     const sim_key_t *keys = sim_keys(&n);
     const char *dot = section != NULL ? "." : "";
+    if (diag == NULL || base_diag_is_full(diag)) {
+        base_diag_add(diag, "%s", name);
+        return;
+    }
     base_nearest_t nearest;
     base_nearest_init(&nearest, name);
     for (size_t i = 0; i < n; i++) {

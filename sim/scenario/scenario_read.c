@@ -286,10 +286,7 @@ static void read_setting(reader_t *r, const char *section, const char *name, con
     const sim_key_t *key;
     const char *meant;
     char *origin = origin_of(r);
-    base_diag_t quiet;
-    base_diag_init(&quiet);
-    bool known = sim_key_resolve_name(section, name, value, origin, &key, &meant, &quiet);
-    base_diag_fini(&quiet);
+    bool known = sim_key_resolve_name(section, name, value, origin, &key, &meant, NULL);
     if (known && key != NULL && !only_once(r, key->section, key, r->seen))
         r->ok = false;
     else if (!sim_scenario_set(r->scenario, section, name, value, origin, r->diag))

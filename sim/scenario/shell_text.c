@@ -10,7 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAME = 128, MAX_EXPANDED = 4 << 20, MAX_NESTING = 32 };
+enum {
+    MAX_NAME = 128,
+    MAX_EXPANDED = 4 << 20,
+    MAX_NESTING = 32,
+    MAX_SHOWN = 400, /* of what is not known */
+    MAX_NUMBER = 20, /* digits of a number that may be counted with */
+};
 enum { NESTING_BYTES = MAX_EXPANDED / MAX_NESTING };
 
 /* A word that is being built; an unquoted expansion may end it and start the next. */
@@ -85,6 +91,8 @@ static void end_word(builder_t *b)
 static void put_unknown(builder_t *b, const char *what, size_t n)
 {
     put(b, SHELL_UNKNOWN);
+    if (n > MAX_SHOWN)
+        n = MAX_SHOWN;
     for (size_t i = 0; i < n; i++)
         if (what[i] != '\n')
             put(b, what[i]);
@@ -94,7 +102,8 @@ static void put_unknown(builder_t *b, const char *what, size_t n)
 /* Unquoted text is split at blanks; quoted text is not. */
 static void put_expanded(shell_text_t *sh, builder_t *b, const char *text, bool quoted)
 {
-    sh->n_bytes += strlen(text);
+    if (sh->n_bytes <= MAX_EXPANDED)
+        sh->n_bytes += strlen(text);
     if (sh->n_bytes > MAX_EXPANDED) {
         put_unknown(b, "too much text", 13);
         return;
@@ -115,11 +124,16 @@ static shell_variable_t *find_variable(const shell_text_t *sh, const char *name)
     return NULL;
 }
 
+/* NULL: there are too many. */
 static shell_variable_t *get_variable(shell_text_t *sh, const char *name)
 {
     shell_variable_t *v = find_variable(sh, name);
     if (v != NULL)
         return v;
+    if (sh->n_variables == SHELL_MAX_VARIABLES) {
+        sh->has_too_many = true;
+        return NULL;
+    }
     sh->variables = base_xrealloc(sh->variables, sh->n_variables + 1, sizeof(*sh->variables));
     v = &sh->variables[sh->n_variables++];
     memset(v, 0, sizeof(*v));
@@ -130,8 +144,11 @@ static shell_variable_t *get_variable(shell_text_t *sh, const char *name)
 void shell_text_assign(shell_text_t *sh, const char *name, const char *value)
 {
     shell_variable_t *v = get_variable(sh, name);
+    if (v == NULL)
+        return;
     shell_words_fini(&v->value);
     push_word(&v->value, value, sh->line);
+    v->n_has = 0;
 }
 
 const char *shell_text_value(const shell_text_t *sh, const char *name)
@@ -208,6 +225,8 @@ static long long operand(arithmetic_t *a)
     a->s += *a->s == '}';
     const char *text = isdigit((unsigned char)name[0]) ? name : shell_text_value(a->sh, name);
     char *end;
+    if (text != NULL && strnlen(text, MAX_NUMBER + 1) > MAX_NUMBER)
+        text = NULL;
     long long value = text != NULL ? strtoll(text, &end, 10) : 0;
     /* A value far from overflow keeps every operation below defined. */
     a->ok = a->ok && text != NULL && *text != '\0' && *end == '\0' && value < (1LL << 31) &&
@@ -290,6 +309,25 @@ static void expand_variable(shell_text_t *sh, builder_t *b, const char *name, bo
     }
 }
 
+/* The word of ${A:-word}, which may hold "$B" and "${B:-other}". */
+static void expand_default(shell_text_t *sh, builder_t *b, const char *word, bool quoted)
+{
+    for (const char *s = word; *s != '\0'; s++) {
+        if (*s == '$' && sh->n_bytes < MAX_EXPANDED) {
+            shell_text_t inner = *sh;
+            inner.pos = s;
+            inner.n_bytes += NESTING_BYTES; /* bounds the nesting */
+            expand_dollar(&inner, b, quoted);
+            sh->n_bytes = inner.n_bytes - NESTING_BYTES;
+            s = inner.pos - 1;
+        } else if (!quoted && (*s == ' ' || *s == '\t')) {
+            end_word(b);
+        } else if (*s != '"' && *s != '\'') {
+            put(b, *s);
+        }
+    }
+}
+
 /* At "{", after the dollar: ${N}, ${N[@]}, ${N:-word}, ${N:=word}, ${N-word}; other forms are
  * unknown. */
 static void expand_braces(shell_text_t *sh, builder_t *b, bool quoted)
@@ -310,20 +348,10 @@ static void expand_braces(shell_text_t *sh, builder_t *b, bool quoted)
     } else if (has_default && value != NULL && !(colon && *value == '\0')) {
         put_expanded(sh, b, value, quoted);
     } else if (has_default) {
-        for (s += 1 + colon; s < end; s++) {
-            if (*s == '$' && sh->n_bytes < MAX_EXPANDED) { /* ${A:-$B} */
-                shell_text_t inner = *sh;
-                inner.pos = s;
-                inner.n_bytes += NESTING_BYTES; /* bounds the nesting */
-                expand_dollar(&inner, b, quoted);
-                sh->n_bytes = inner.n_bytes - NESTING_BYTES;
-                s = inner.pos - 1;
-            } else if (!quoted && (*s == ' ' || *s == '\t')) {
-                end_word(b);
-            } else if (*s != '"' && *s != '\'') {
-                put(b, *s);
-            }
-        }
+        s += 1 + colon;
+        char *word = base_xasprintf("%.*s", s < end ? (int)(end - s) : 0, s);
+        expand_default(sh, b, word, quoted);
+        free(word);
     } else {
         put_unknown(b, start, length + 3);
     }
@@ -474,14 +502,13 @@ static void read_scalar(shell_text_t *sh, shell_words_t *value)
     shell_words_t parts = { 0 };
     builder_t b = { .words = &parts };
     read_word(sh, &b, " \t\r\n;&|)");
-    char *joined = base_xstrdup("");
+    b.n = 0;
     for (size_t i = 0; i < parts.n; i++) {
-        char *longer = base_xasprintf("%s%s%s", joined, i > 0 ? " " : "", parts.text[i]);
-        free(joined);
-        joined = longer;
+        if (i > 0)
+            put(&b, ' ');
+        put_text(&b, parts.text[i]);
     }
-    push_word(value, joined, sh->line);
-    free(joined);
+    push_word(value, b.n > 0 ? b.text : "", sh->line);
     free(b.text);
     shell_words_fini(&parts);
 }
@@ -491,12 +518,24 @@ static void append_value(shell_variable_t *v, shell_words_t *value, bool array)
     if (array) {
         for (size_t i = 0; i < value->n; i++)
             push_word(&v->value, value->text[i], value->line[i]);
+        v->n_has = 0;
     } else {
-        const char *old = v->value.n > 0 ? v->value.text[0] : "";
-        char *joined = base_xasprintf("%s%s", old, value->text[0]);
-        shell_words_fini(&v->value);
-        push_word(&v->value, joined, value->line[0]);
-        free(joined);
+        size_t n = strlen(value->text[0]);
+        if (v->value.n != 1 || v->n_has == 0) {
+            char *first = base_xstrdup(v->value.n > 0 ? v->value.text[0] : "");
+            shell_words_fini(&v->value);
+            push_word(&v->value, first, value->line[0]);
+            free(first);
+            v->n_chars = strlen(v->value.text[0]);
+            v->n_has = v->n_chars + 1;
+        }
+        if (v->n_chars + n + 1 > v->n_has) {
+            v->n_has = 2 * (v->n_chars + n + 1);
+            v->value.text[0] = base_xrealloc(v->value.text[0], v->n_has, 1);
+        }
+        memcpy(v->value.text[0] + v->n_chars, value->text[0], n + 1);
+        v->n_chars += n;
+        v->value.line[0] = value->line[0];
     }
 }
 
@@ -522,12 +561,13 @@ static bool read_assignment(shell_text_t *sh, bool run)
         read_array(sh, &value);
     else
         read_scalar(sh, &value);
-    if (run && more) {
-        append_value(get_variable(sh, name), &value, array);
-    } else if (run) {
-        shell_variable_t *v = get_variable(sh, name);
+    shell_variable_t *v = run ? get_variable(sh, name) : NULL;
+    if (v != NULL && more) {
+        append_value(v, &value, array);
+    } else if (v != NULL) {
         shell_words_fini(&v->value);
         v->value = value;
+        v->n_has = 0;
         return true;
     }
     shell_words_fini(&value);
@@ -570,16 +610,18 @@ static void skip_redirection(shell_text_t *sh)
     free(b.text);
 }
 
-static bool takes_assignments(const shell_words_t *words)
+/* Whether assignments may follow; the first *n_seen_p words are known to allow it. */
+static bool takes_assignments(const shell_words_t *words, size_t *n_seen_p)
 {
     static const char *const declare[] = { "export",   "declare", "local",
                                            "readonly", "typeset", "env" };
-    for (size_t i = 0; i < words->n; i++) {
+    for (size_t i = *n_seen_p; i < words->n; i++) {
         bool known = words->text[i][0] == '-' && i > 0;
         for (size_t d = 0; d < sizeof(declare) / sizeof(declare[0]); d++)
             known = known || strcmp(words->text[i], declare[d]) == 0;
         if (!known)
             return false;
+        *n_seen_p = i + 1;
     }
     return true;
 }
@@ -619,6 +661,7 @@ shell_end_t shell_text_statement(shell_text_t *sh, bool run, shell_words_t *word
 {
     builder_t b = { .words = words };
     shell_end_t end;
+    size_t n_seen = 0;
     for (;;) {
         skip_blanks(sh, false);
         if (*sh->pos == '#') {
@@ -627,7 +670,7 @@ shell_end_t shell_text_statement(shell_text_t *sh, bool run, shell_words_t *word
         }
         if (statement_ends(sh, &end))
             break;
-        if (takes_assignments(words) && read_assignment(sh, run))
+        if (takes_assignments(words, &n_seen) && read_assignment(sh, run))
             continue;
         size_t digits = strspn(sh->pos, "0123456789");
         if (sh->pos[digits] == '<' || sh->pos[digits] == '>' ||

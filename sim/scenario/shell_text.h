@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SHELL_UNKNOWN = 1, SHELL_UNKNOWN_END = 2 };
+enum { SHELL_UNKNOWN = 1, SHELL_UNKNOWN_END = 2, SHELL_MAX_VARIABLES = 1000 };
 
 typedef struct {
     char **text;
@@ -19,7 +19,8 @@ typedef struct {
 
 typedef struct {
     char *name;
-    shell_words_t value; /* one word, or the elements of an array */
+    shell_words_t value;   /* one word, or the elements of an array */
+    size_t n_chars, n_has; /* of the first word, where text was appended; its room */
 } shell_variable_t;
 
 typedef struct {
@@ -28,7 +29,8 @@ typedef struct {
     shell_variable_t *variables;
     size_t n_variables;
     unsigned long open_quote_line; /* of a quote that nothing closes; 0 = none */
-    size_t n_bytes; /* produced by expansion so far; beyond a limit everything is unknown */
+    size_t n_bytes;    /* produced by expansion so far; beyond a limit everything is unknown */
+    bool has_too_many; /* variables: those beyond a limit were forgotten */
     void (*comment)(const char *line, void *ctx); /* called for "#..." comments; may be NULL */
     void *ctx;
 } shell_text_t;

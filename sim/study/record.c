@@ -41,14 +41,15 @@ static char *text_of(const json_t *value)
         return base_xstrdup(json_is_true(value) ? "true" : "false");
     if (!json_is_array(value))
         return base_xstrdup("");
-    char *list = base_xstrdup("");
+    char *list;
+    size_t length;
+    FILE *out = open_memstream(&list, &length);
     for (size_t i = 0; i < json_array_size(value); i++) {
         char *item = text_of(json_array_get(value, i));
-        char *longer = base_xasprintf("%s%s%s", list, i > 0 ? " " : "", item);
-        free(list);
+        fprintf(out, "%s%s", i > 0 ? " " : "", item);
         free(item);
-        list = longer;
     }
+    fclose(out);
     return list;
 }
 
@@ -625,8 +626,8 @@ static char *find_reason(const json_t *record, const sim_import_t *import)
     char *type = sim_record_text(record, "model.type"), *reason = NULL;
     bool is_hybrid = sim_import_key_value(import, "model", "hybrid_layer_pattern") != NULL;
     if (!is_known_type(type) && !is_hybrid)
-        reason =
-            base_xasprintf("model type %s is not simulated", *type != '\0' ? type : "(not given)");
+        reason = base_xasprintf("model type %.60s is not simulated",
+                                *type != '\0' ? type : "(not given)");
     else if (sim_record_is_titan(record) && (reason = sim_record_refuse_titan(record)) != NULL)
         ; /* said */
     else if (other_program(record) != NULL)

@@ -106,9 +106,16 @@ base_status_t sim_sweep_rows_read(const char *path, sim_sweep_rows_t *rows_p, ba
     base_status_t status = base_infile_read(path, MAX_ROWS_BYTES, &text, &length, err);
     if (status != BASE_OK)
         return status;
-    sim_sweep_rows_t rows = { 0 };
-    status = read_lines(path, text, length, &rows, err);
+    status = sim_sweep_rows_parse(path, text, length, rows_p, err);
     free(text);
+    return status;
+}
+
+base_status_t sim_sweep_rows_parse(const char *name, const char *text, size_t length,
+                                   sim_sweep_rows_t *rows_p, base_err_t *err)
+{
+    sim_sweep_rows_t rows = { 0 };
+    base_status_t status = read_lines(name, text, length, &rows, err);
     if (status == BASE_OK)
         *rows_p = rows;
     else

@@ -24,6 +24,10 @@ void sim_sweep_rows_fini(sim_sweep_rows_t *rows);
  * BASE_ERR_PARSE names the line that is no row. An empty file has no rows and no columns. */
 base_status_t sim_sweep_rows_read(const char *path, sim_sweep_rows_t *rows_p, base_err_t *err);
 
+/* The same from a text, called `name`. */
+base_status_t sim_sweep_rows_parse(const char *name, const char *text, size_t length,
+                                   sim_sweep_rows_t *rows_p, base_err_t *err);
+
 typedef struct sim_sweep_file sim_sweep_file_t;
 
 /* Begin a new file ("-" = standard output) with `head`, its first line; with `goes_on` one that may

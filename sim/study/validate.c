@@ -3,6 +3,7 @@
 
 #include "sim/study/validate.h"
 
+#include "sim/base/glob.h"
 #include "sim/base/outfile.h"
 #include "sim/base/xmem.h"
 #include "sim/engine/outside.h"
@@ -10,7 +11,6 @@
 #include "sim/study/record.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,7 +57,7 @@ static bool is_wanted(const json_t *record, const sim_validate_options_t *option
     for (size_t i = 0; i < options->n_filters; i++) {
         const sim_record_filter_t *f = &options->filters[i];
         char *text = sim_record_text(record, f->key);
-        bool matches = fnmatch(f->glob, text, 0) == 0;
+        bool matches = base_glob_match(f->glob, text);
         free(text);
         if (matches == f->negated)
             return false;
