@@ -21,12 +21,18 @@ static const double pcie_bytes_per_s = 24e9;
 
 /* tuning.cc: base latencies of a ring by protocol, and what a step adds over NVLink and over the
  * network. */
-static const double base_simple_s = 8.4e-6, base_ll128_s = 14.0e-6;
-static const double nvlink_step_simple_s = 3.4e-6, nvlink_step_ll128_s = 1.9e-6;
+static const double base_simple_s = 8.4e-6;
+static const double nvlink_step_simple_s = 3.4e-6;
 static const double network_step_s = 14.0e-6;
 
-/* LL128 sends 120 of 128 bytes. */
-static const double ll128_efficiency = 120.0 / 128.0;
+/* Rings over NVLink. LL sends as many flags as data, LL128 120 of 128 bytes. */
+static const struct {
+    double base_s, step_s, efficiency;
+} protocols[] = {
+    { 6.6e-6, 0.6e-6, 0.5 },
+    { 14.0e-6, 1.9e-6, 120.0 / 128.0 },
+    { 8.4e-6, 3.4e-6, 1.0 },
+};
 
 coll_network_t coll_network(double nvlink_gb_per_s, uint32_t sm, uint32_t nvlink_domain,
                             uint32_t gpus_per_node, uint32_t nics_per_node, uint64_t nic_gbit_per_s)
@@ -82,6 +88,19 @@ static uint32_t network_steps(uint32_t n_domains)
     return n_domains - 1 < 2 * log2_up ? n_domains - 1 : 2 * log2_up;
 }
 
+/* A ring within one NVLink domain, by the protocol that is fastest. */
+static double ring_seconds(const coll_network_t *network, uint32_t steps, double moved)
+{
+    double least = 0;
+    for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
+        double seconds = protocols[i].base_s + steps * protocols[i].step_s +
+                         moved / (network->nvlink_bytes_per_s * protocols[i].efficiency);
+        if (i == 0 || seconds < least)
+            least = seconds;
+    }
+    return least;
+}
+
 double coll_gather_seconds(const coll_network_t *network, const coll_reach_t *reach, uint64_t bytes)
 {
     if (reach->n <= 1)
@@ -97,11 +116,7 @@ double coll_gather_seconds(const coll_network_t *network, const coll_reach_t *re
         return base_simple_s + local_steps * nvlink_step_simple_s +
                network_steps(reach->n_domains) * network_step_s + moved / rate;
     }
-    double simple =
-        base_simple_s + local_steps * nvlink_step_simple_s + moved / network->nvlink_bytes_per_s;
-    double ll128 = base_ll128_s + local_steps * nvlink_step_ll128_s +
-                   moved / (network->nvlink_bytes_per_s * ll128_efficiency);
-    return simple < ll128 ? simple : ll128;
+    return ring_seconds(network, reach->n - 1, moved);
 }
 
 double coll_all_reduce_seconds(const coll_network_t *network, const coll_reach_t *reach,
@@ -109,6 +124,9 @@ double coll_all_reduce_seconds(const coll_network_t *network, const coll_reach_t
 {
     if (reach->n <= 1)
         return 0;
+    if (reach->n_domains == 1)
+        return ring_seconds(network, 2 * (reach->n - 1),
+                            2 * (double)bytes * (reach->n - 1) / reach->n);
     return 2 * coll_gather_seconds(network, reach, bytes) - base_simple_s;
 }
 

@@ -128,31 +128,59 @@ static double matmul(const sim_cost_t *c, bool fp8, double m, double n, double k
     return kernel_seconds + (compute > memory ? compute : memory);
 }
 
-/* Casting [m, k] to FP8, both ways of laying it out; with scales of the same tensor it is read
- * once more for the maximum. */
-static double cast(const sim_cost_t *c, bool fp8, double m, double k)
+/* Casting [m, k] to FP8 in `layouts` 1 or 2 ways of laying it out; with scales of the same tensor
+ * it is read once more for the maximum. */
+static double cast(const sim_cost_t *c, bool fp8, double m, double k, int layouts)
 {
     if (!fp8)
         return 0;
     double e = (double)c->dims->e;
     bool reads_twice = c->scenario->fp8_recipe == SIM_FP8_TENSORWISE;
-    return touch(c, m * k * ((reads_twice ? 2 * e : e) + 2));
+    return touch(c, m * k * ((reads_twice ? 2 * e : e) + layouts));
 }
 
-/* A product whose message runs beside it comes in a part for each rank of the group, up to three
- * at a time (Transformer Engine's Userbuffers: ring exchange, 3 streams). */
-static double split_matmul(const sim_cost_t *c, bool fp8, double m, double n, double k)
+/* What was gathered by rows, for the weight gradient: Hopper multiplies FP8 in one layout only;
+ * scales of blocks are gathered by columns. */
+static double transpose(const sim_cost_t *c, bool fp8, double m, double k)
 {
-    double parts = (double)c->dims->tp, beside = parts < 3 ? parts : 3;
-    double rounds = parts / beside;
+    sim_fp8_recipe_t recipe = c->scenario->fp8_recipe;
+    bool is_per_tensor = recipe == SIM_FP8_TENSORWISE || recipe == SIM_FP8_DELAYED;
+    return fp8 && is_per_tensor && c->dims->sm < 100 ? touch(c, 2 * m * k) : 0;
+}
+
+/* The ranks of a sequence that is split agree on its largest value before it is cast with a scale
+ * of the same tensor (Transformer Engine, set_quantizer_amax_reduction_group()). */
+static double agree_on_scale(const sim_cost_t *c, bool fp8)
+{
+    bool agrees = fp8 && c->scenario->fp8_recipe == SIM_FP8_TENSORWISE;
+    return agrees ? coll_all_reduce_seconds(&c->network, &c->tp, 4) : 0;
+}
+
+/* Transformer Engine's Userbuffers as initialize_ub() of pytorch/module/base.py sets them up by
+ * default: products that wait for a gathered input come in a part for each rank (ring exchange);
+ * those whose output is scattered in four, on the multiprocessors that 16 for messages leave, the
+ * message of the last part coming after them (pipeline); backward products of column-parallel
+ * linears are whole, on as many (bulk). Parts run three at a time. */
+enum { UB_STREAMS = 3, UB_SPLITS = 4, UB_SMS = 16 };
+
+static double split_matmul(const sim_cost_t *c, bool fp8, double m, double n, double k,
+                           double parts)
+{
+    double rounds = parts > UB_STREAMS ? parts / UB_STREAMS : 1;
     return rounds * matmul(c, fp8, m / rounds, n, k, (double)c->dims->e);
+}
+
+static double with_less_sms(const sim_cost_t *c, double product)
+{
+    double n = c->scenario->gpu_p->n_sms;
+    return product * n / (n - UB_SMS);
 }
 
 /* What is left of `comm` beside a product in parts: that of one part, which comes before or after
  * them all, and what takes longer than the product. */
-static double exposed_beside_parts(const sim_cost_t *c, double comm, double product)
+static double exposed_beside_parts(double comm, double product, double parts)
 {
-    double one = comm / (double)c->dims->tp;
+    double one = comm / parts;
     return comm - one > product ? comm - product : one;
 }
 
@@ -187,19 +215,20 @@ static linear_t linear(const sim_cost_t *c, bool fp8, double m, double n, double
 {
     double e = (double)c->dims->e;
     return (linear_t){
-        .forward = matmul(c, fp8, m, n, k, e) + cast(c, fp8, m, k),
-        .dgrad = matmul(c, fp8, m, k, n, e) + cast(c, fp8, m, n),
+        .forward = matmul(c, fp8, m, n, k, e) + cast(c, fp8, m, k, 2),
+        .dgrad = matmul(c, fp8, m, k, n, e) + cast(c, fp8, m, n, 2),
         .wgrad = weight_grad(c, fp8, m, n, k),
     };
 }
 
-/* Column-parallel: with sequence parallelism the input is gathered, forward and for the weight
- * gradient, and its gradient scattered; without, the gradient is reduced. Backward messages run
- * beside the other of the two products. */
+/* Column-parallel: with sequence parallelism the input is cast and gathered, forward and for the
+ * weight gradient, and its gradient scattered; without, the gradient is reduced. Backward messages
+ * run beside the other of the two products. */
 static part_t column_linear(const sim_cost_t *c, bool fp8, double n, double k)
 {
     const sim_dims_t *d = c->dims;
-    linear_t l = linear(c, fp8, (double)d->tokens, n, k);
+    double m = (double)d->tokens, local = (double)d->local_tokens;
+    linear_t l = linear(c, fp8, m, n, k);
     part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad };
     uint64_t bytes = d->tokens * (uint64_t)k * (fp8 ? 1 : d->e);
     if (!d->sp) {
@@ -208,24 +237,30 @@ static part_t column_linear(const sim_cost_t *c, bool fp8, double n, double k)
         p.backward += taken_by_messages(c, comm, l.wgrad);
         return p;
     }
-    p.forward_comm = coll_gather_seconds(&c->network, &c->tp, bytes);
+    double product = l.forward - cast(c, fp8, m, k, 2);
+    double gather = coll_gather_seconds(&c->network, &c->tp, bytes);
     double scatter = coll_gather_seconds(&c->network, &c->tp, d->tokens * (uint64_t)k * d->e);
-    p.backward_comm = exposed(p.forward_comm, l.dgrad) + exposed(scatter, l.wgrad);
-    p.backward +=
-        taken_by_messages(c, p.forward_comm, l.dgrad) + taken_by_messages(c, scatter, l.wgrad);
+    p.forward = product + cast(c, fp8, local, k, 1);
+    p.forward_comm = gather + agree_on_scale(c, fp8);
+    p.backward_comm = exposed(gather, l.dgrad) + exposed(scatter, l.wgrad);
     if (c->scenario->tp_comm_overlap) {
-        p.forward =
-            split_matmul(c, fp8, (double)d->tokens, n, k) + cast(c, fp8, (double)d->tokens, k);
-        p.forward_comm = exposed_beside_parts(c, p.forward_comm, l.forward);
+        p.forward += split_matmul(c, fp8, m, n, k, (double)d->tp) - product;
+        p.forward_comm += exposed_beside_parts(gather, product, (double)d->tp) - gather;
+        double casts = cast(c, fp8, m, n, 2);
+        p.backward = with_less_sms(c, l.dgrad + l.wgrad - casts) + casts;
+    } else {
+        p.backward +=
+            taken_by_messages(c, gather, l.dgrad) + taken_by_messages(c, scatter, l.wgrad);
     }
+    p.backward += transpose(c, fp8, m, k);
     return p;
 }
 
-/* Row-parallel: the output is scattered or reduced; its gradient is gathered. */
+/* Row-parallel: the output is scattered or reduced; its gradient is cast and gathered. */
 static part_t row_linear(const sim_cost_t *c, bool fp8, double n, double k)
 {
     const sim_dims_t *d = c->dims;
-    double m = (double)d->tokens;
+    double m = (double)d->tokens, e = (double)d->e;
     linear_t l = linear(c, fp8, m, n, k);
     part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad };
     uint64_t elements = d->tokens * (uint64_t)n;
@@ -233,15 +268,20 @@ static part_t row_linear(const sim_cost_t *c, bool fp8, double n, double k)
         p.forward_comm = coll_all_reduce_seconds(&c->network, &c->tp, elements * d->e);
         return p;
     }
+    double dgrad = matmul(c, fp8, m, k, n, e);
     p.forward_comm = coll_gather_seconds(&c->network, &c->tp, elements * d->e);
     p.backward_comm = coll_gather_seconds(&c->network, &c->tp, elements * (fp8 ? 1 : d->e));
     if (c->scenario->tp_comm_overlap) {
-        p.forward = split_matmul(c, fp8, m, n, k) + cast(c, fp8, m, k);
-        p.forward_comm = exposed_beside_parts(c, p.forward_comm, p.forward);
-        double dgrad = split_matmul(c, fp8, m, k, n) + cast(c, fp8, m, n);
-        p.backward += dgrad - l.dgrad;
-        p.backward_comm = exposed_beside_parts(c, p.backward_comm, dgrad);
+        double parts = (double)d->tp;
+        double product = with_less_sms(c, split_matmul(c, fp8, m, n, k, UB_SPLITS));
+        p.forward = product + cast(c, fp8, m, k, 2);
+        p.forward_comm = exposed_beside_parts(p.forward_comm, product, UB_SPLITS);
+        dgrad = split_matmul(c, fp8, m, k, n, parts);
+        p.backward_comm = exposed_beside_parts(p.backward_comm, dgrad, parts);
     }
+    p.backward =
+        dgrad + l.wgrad + cast(c, fp8, (double)d->local_tokens, n, 1) + transpose(c, fp8, m, n);
+    p.backward_comm += agree_on_scale(c, fp8);
     return p;
 }
 
