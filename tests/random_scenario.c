@@ -306,6 +306,9 @@ static void make_adapters(maker_t *m)
     set(m, "scheme", m->s->num_experts > 0 || chance(m, 70) ? "lora" : "dora");
     set_count(m, "dim", m->tp * PICK(m, 4, 8));
     set(m, "target_modules", targets[random_below(&m->r, 3)]);
+    if (m->s->multi_latent_attention && chance(m, 50))
+        set(m, "target_modules",
+            "linear_q_proj linear_q_up_proj linear_kv_up_proj linear_kv_down_proj linear_proj");
     if (chance(m, 30))
         set(m, "dropout", "0.1");
     if (m->s->peft_scheme != SIM_PEFT_LORA)

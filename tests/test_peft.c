@@ -205,6 +205,12 @@ static const struct {
       "alone" },
     { EXPERTS LORA "peft.normalize_moe_lora=true moe.moe_router_topk=3",
       "test: peft.normalize_moe_lora: needs dim 16 to be a multiple of moe_router_topk 3" },
+    { LORA "peft.target_modules=linear_kv_up_proj",
+      "test: peft.target_modules: these linears need multi_latent_attention = true" },
+    { LORA "model.multi_latent_attention=true model.q_lora_rank=512 model.num_query_groups=8 "
+           "model.mla_down_proj_fusion=true peft.target_modules=linear_q_down_proj",
+      "test: peft.target_modules: linear_q_down_proj and linear_kv_down_proj are one linear with "
+      "mla_down_proj_fusion: it is not simulated with an adapter" },
 };
 
 static void wrong_combinations_are_refused(void)
@@ -228,6 +234,29 @@ static void published_savings_are_met(void)
     CU_ASSERT_TRUE(saving > 0.95 * 4.731 && saving < 1.05 * 4.731);
 }
 
+/* Multi-latent attention: down projections are whole on every rank, and yet their adapters are
+ * split and their outputs gathered; the up projections' adapters read the gathered output of the
+ * norm. */
+static void latent_attention_has_adapters(void)
+{
+#define MLA                                                                                        \
+    LORA "model.multi_latent_attention=true model.q_lora_rank=512 model.kv_lora_rank=256 "         \
+         "model.qk_head_dim=128 model.qk_pos_emb_head_dim=64 model.v_head_dim=128 "                \
+         "model.num_query_groups=8 model.qk_layernorm=true peft.target_modules=linear_proj"
+    enum { Q = 512, KV = 256, ROPE = 64, HEADS = 8 };
+    static const char all[] = MLA ",linear_q_down_proj,linear_q_up_proj,linear_kv_down_proj,"
+                                  "linear_kv_up_proj";
+    uint64_t down = RANK * H + Q * RANK + RANK * H + (KV + ROPE) * RANK;
+    uint64_t up = RANK * Q + HEADS * (128 + ROPE) * RANK + RANK * KV + HEADS * (128 + 128) * RANK;
+    expect_equal(n_parameters(all) - n_parameters(MLA), LAYERS * (down + up) / TP, "elements");
+    uint64_t local = TOKENS / TP;
+    uint64_t read_down = local * H + 2 * local * RANK;
+    uint64_t read_up = (TOKENS + local) * (Q + KV) + 2 * TOKENS * RANK;
+    expect_equal(category(all, SIM_CAT_ACTIVATIONS) - category(MLA, SIM_CAT_ACTIVATIONS),
+                 LAYERS * E * (read_down + read_up), "saved");
+#undef MLA
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -243,6 +272,7 @@ int main(void)
         { "experts share an adapter or have their own",
           experts_share_an_adapter_or_have_their_own },
         { "experts never gather again", experts_never_gather_again },
+        { "latent attention has adapters", latent_attention_has_adapters },
         { "wrong combinations are refused", wrong_combinations_are_refused },
         { "published savings are met", published_savings_are_met },
         CU_TEST_INFO_NULL,

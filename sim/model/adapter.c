@@ -84,14 +84,19 @@ static sim_ref_t product_with_a(sim_model_t *m, const sim_adapter_dims_t *d)
     return gather_columns(m, sim_new(m->b, "lora_mid_part", bytes / d->tp), "lora_mid", bytes);
 }
 
+static bool gathers_output(const sim_adapter_dims_t *d)
+{
+    return (d->is_row || d->is_whole) && d->tp > 1;
+}
+
 /* A row-parallel linear's adapter is gathered over the width; a slice of its rows is a view. */
 static sim_ref_t product_with_b(sim_model_t *m, const sim_adapter_dims_t *d)
 {
     sim_torch_gemm(m);
-    if (!d->is_row || d->tp == 1)
+    if (!gathers_output(d))
         return sim_new(m->b, "lora_out", d->rows * d->out * m->d->e);
     uint64_t bytes = d->rows * d->out * m->d->e;
-    if (m->s->a2a_experimental && m->d->sp) { /* all2all_hp2sp() */
+    if (m->s->a2a_experimental && m->d->sp && d->is_row) { /* all2all_hp2sp() */
         sim_ref_t part = sim_new(m->b, "lora_out_part", bytes / d->tp);
         sim_ref_t out = sim_new(m->b, "lora_out", bytes / d->tp);
         sim_drop(m->b, part);
@@ -150,7 +155,7 @@ static void weight_grad(sim_model_t *m, const sim_adapter_dims_t *d, uint64_t ro
 /* Gradient of mid, from that of the scaled output. */
 static sim_ref_t backward_of_b(sim_model_t *m, const sim_adapter_dims_t *d, sim_ref_t d_scaled)
 {
-    bool is_split = d->is_row && d->tp > 1;
+    bool is_split = gathers_output(d);
     uint64_t part = d->rows * d->out * m->d->e / d->tp;
     if (is_split && d->local_rows < d->rows)
         sim_replace(m, &d_scaled, "d_lora_out_gathered", d->rows * d->out * m->d->e);

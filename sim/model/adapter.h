@@ -33,6 +33,7 @@ typedef struct {
     uint64_t tp;         /* ranks that A and B are split over */
     uint64_t local_rows; /* rows of the linear's output where they are scattered afterwards */
     bool is_row;         /* the linear's input is split, not its output */
+    bool is_whole;       /* neither is: the adapter's output is gathered */
     bool regathers;      /* A's input is a part of the sequence, gathered for each use */
     uint64_t n;          /* adapters that share the rows (one for every expert); else 1 */
 } sim_adapter_dims_t;

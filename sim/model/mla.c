@@ -47,6 +47,8 @@ static sim_linear_dims_t q_down_dims(const sim_model_t *m)
 {
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){ .name = "q_down",
+                                .target = SIM_TARGET_Q_DOWN,
+                                .is_whole = true,
                                 .in_bytes = d->hidden_bytes,
                                 .out_bytes = d->mla.q_down_bytes,
                                 .rows = d->mla.q_rank,
@@ -59,6 +61,8 @@ static sim_linear_dims_t kv_down_dims(const sim_model_t *m)
     bool fused = m->s->mla_down_proj_fusion;
     return (sim_linear_dims_t){
         .name = "kv_down",
+        .target = fused ? 0 : SIM_TARGET_KV_DOWN,
+        .is_whole = true,
         .in_bytes = d->hidden_bytes,
         .out_bytes = d->mla.kv_down_bytes + (fused ? d->mla.q_down_bytes : 0),
         .rows = d->mla.kv_rank + d->mla.rope_dim + (fused ? d->mla.q_rank : 0),
@@ -72,6 +76,7 @@ static sim_linear_dims_t q_up_dims(const sim_model_t *m)
     uint64_t width = d->mla.q_rank > 0 ? d->mla.q_rank : d->h;
     return (sim_linear_dims_t){
         .name = "q_up",
+        .target = d->mla.q_rank > 0 ? SIM_TARGET_Q_UP : SIM_TARGET_Q_PROJ,
         .in_bytes = d->local_tokens * width * d->e,
         .full_in_bytes = d->sp ? d->tokens * width * d->e : 0,
         .out_bytes = d->mla.q_bytes,
@@ -85,6 +90,7 @@ static sim_linear_dims_t kv_up_dims(const sim_model_t *m)
     const sim_dims_t *d = m->d;
     return (sim_linear_dims_t){
         .name = "kv_up",
+        .target = SIM_TARGET_KV_UP,
         .in_bytes = d->local_tokens * d->mla.kv_rank * d->e,
         .full_in_bytes = d->sp ? d->tokens * d->mla.kv_rank * d->e : 0,
         .out_bytes = d->mla.kv_bytes,

@@ -131,19 +131,24 @@ static void add_mla(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)
     uint64_t q_rows = d->heads_tp * m->qk_dim;
     if (m->q_rank > 0) {
         add_weight(l, s, "linear_q_down_proj.weight", SIM_SPLIT_NONE, m->q_rank, d->h);
+        add_adapter(l, s, SIM_TARGET_Q_DOWN, d->h, m->q_rank, d->tp);
         if (s->qk_layernorm)
             add_norm(l, d, "linear_q_up_proj.layer_norm_weight", "linear_q_up_proj.layer_norm_bias",
                      m->q_rank);
         add_weight(l, s, "linear_q_up_proj.weight", SIM_SPLIT_ROWS, q_rows, m->q_rank);
+        add_adapter(l, s, SIM_TARGET_Q_UP, m->q_rank, q_rows * d->tp, d->tp);
     } else {
         add_weight(l, s, "linear_q_proj.weight", SIM_SPLIT_ROWS, q_rows, d->h);
+        add_adapter(l, s, SIM_TARGET_Q_PROJ, d->h, q_rows * d->tp, d->tp);
     }
     add_weight(l, s, "linear_kv_down_proj.weight", SIM_SPLIT_NONE, m->kv_rank + m->rope_dim, d->h);
+    add_adapter(l, s, SIM_TARGET_KV_DOWN, d->h, m->kv_rank + m->rope_dim, d->tp);
     if (s->qk_layernorm)
         add_norm(l, d, "linear_kv_up_proj.layer_norm_weight", "linear_kv_up_proj.layer_norm_bias",
                  m->kv_rank);
     add_weight(l, s, "linear_kv_up_proj.weight", SIM_SPLIT_ROWS,
                d->heads_tp * (m->nope_dim + m->v_dim), m->kv_rank);
+    add_adapter(l, s, SIM_TARGET_KV_UP, m->kv_rank, d->heads * (m->nope_dim + m->v_dim), d->tp);
 }
 
 static void add_mlp(list_t *l, const sim_scenario_t *s, const sim_dims_t *d)

@@ -212,6 +212,7 @@ static sim_adapter_dims_t adapter_dims(const sim_model_t *m, const sim_linear_di
         .tp = d->is_expert ? m->d->moe.etp : m->d->tp,
         .local_rows = d->out_bytes / (d->rows * m->d->e),
         .is_row = is_row,
+        .is_whole = d->is_whole,
         .regathers = d->full_in_bytes > 0 && sim_adapter_regathers(m, (sim_target_t)d->target),
         .n = one_each && d->n_weights > 0 ? d->n_weights : 1,
     };
@@ -321,6 +322,38 @@ sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_li
     return dx;
 }
 
+static void forget_normed(sim_model_t *m, sim_norm_linear_t *save)
+{
+    sim_forget(m, &save->x);
+    sim_forget(m, &save->ln_out);
+    sim_forget(m, &save->stat);
+    sim_forget(m, &save->weight);
+}
+
+/* As adapted_norm_linear_forward() of linear.c, but that nothing is gathered again. */
+static sim_ref_t adapted_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
+                                               sim_norm_linear_t *save, const char *out_name,
+                                               bool grad)
+{
+    sim_adapter_dims_t a = adapter_dims(m, d);
+    sim_ref_t ln_out = sim_new(m->b, "ln_out", d->in_bytes);
+    sim_ref_t read = d->full_in_bytes > 0 ? sim_new(m->b, "lora_in_gathered", d->full_in_bytes)
+                                          : sim_keep(m->b, ln_out);
+    save->ln_out = ln_out;
+    sim_ref_t out;
+    if (sim_is_fp8(m)) {
+        sim_quantized_t q = sim_quantize(m, "ln_out_fp8", elements(m, d->in_bytes), true, false);
+        save->ln_out = sim_keep_for_wgrad(m, &q);
+        sim_drop(m->b, ln_out);
+        out = fp8_product(m, d, &save->weight, "base_out");
+    } else {
+        out = product(m, d, "base_out");
+    }
+    if (!grad)
+        forget_normed(m, save);
+    return sim_adapter_forward(m, &a, &save->adapter, read, out, out_name, grad);
+}
+
 sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
                                     sim_norm_linear_t *save, sim_ref_t x, const char *out_name,
                                     bool grad)
@@ -330,6 +363,8 @@ sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
     save->weight = SIM_REF_NONE;
     save->adapter = sim_adapter_none();
     save->stat = sim_new(m->b, "norm_stat", stat_bytes(m, d->in_bytes, d->cols));
+    if (sim_has_adapter(m->s, (sim_target_t)d->target))
+        return adapted_normed_linear_forward(m, d, save, out_name, grad);
     if (sim_is_fp8(m)) {
         sim_quantized_t q =
             sim_quantize_norm_out(m, elements(m, d->in_bytes), d->full_in_bytes > 0);
@@ -343,12 +378,8 @@ sim_ref_t sim_normed_linear_forward(sim_model_t *m, const sim_linear_dims_t *d,
     }
     if (sim_is_frozen(m))
         sim_forget(m, &save->ln_out);
-    if (!grad) {
-        sim_forget(m, &save->x);
-        sim_forget(m, &save->ln_out);
-        sim_forget(m, &save->stat);
-        sim_forget(m, &save->weight);
-    }
+    if (!grad)
+        forget_normed(m, save);
     return out;
 }
 
@@ -356,13 +387,18 @@ sim_ref_t sim_normed_linear_backward(sim_model_t *m, const sim_linear_dims_t *d,
                                      sim_norm_linear_t *save, sim_ref_t d_out,
                                      const char *in_grad_name)
 {
+    sim_ref_t full, wgrad, d_adapter = SIM_REF_NONE;
+    if (sim_has_adapter(m->s, (sim_target_t)d->target)) {
+        sim_adapter_dims_t a = adapter_dims(m, d);
+        d_adapter = sim_adapter_backward(m, &a, &save->adapter, &d_out);
+    }
     operands_t o = make_operands(m, d);
-    sim_ref_t full, wgrad;
     sim_ref_t d_normed = linear_grads(m, d, "d_ln_out", &full, &wgrad);
     sim_forget(m, &save->ln_out);
     sim_forget(m, &save->weight);
     sim_drop(m->b, o.x_full);
     sim_drop_quantized(m, &o.x);
+    sim_drop(m->b, d_adapter); /* added to the other in place */
     sim_ref_t dx = sim_new(m->b, in_grad_name, d->in_bytes);
     sim_drop(m->b, full);
     sim_drop(m->b, d_normed);

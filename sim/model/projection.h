@@ -33,8 +33,9 @@ typedef struct {
     uint64_t rows, cols;     /* of the weight: output and input features */
     uint64_t n_weights;      /* experts of a grouped layer; 0 = an ordinary layer */
     bool keeps_input;
-    uint8_t target; /* sim_target_t of adapters, 0 = it gets none */
+    uint16_t target; /* sim_target_t of adapters, 0 = it gets none */
     bool is_expert;
+    bool is_whole; /* every tensor-parallel rank has all of the weight */
 } sim_linear_dims_t;
 
 /* What a linear layer saves. */

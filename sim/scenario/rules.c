@@ -672,6 +672,7 @@ static const sim_rule_t rules[] = {
     { "ddp_num_buckets ddp_bucket_size", "ddp_bucket_size or ddp_num_buckets, not both", one_way_to_cut_buckets },
     { "dim scheme tensor_model_parallel_size", "the rank of adapters is split over tensor parallel ranks", sim_rule_adapters_can_be_split },
     { "scheme target_modules transformer_impl defer_embedding_wgrad_compute", "adapters need linears of Transformer Engine", sim_rule_adapters_have_layers },
+    { "target_modules scheme multi_latent_attention mla_down_proj_fusion", "adapters have linears", sim_rule_adapters_have_linears },
     { "scheme dropout_position sequence_parallel_input_regather a2a_experimental num_experts", "DoRA has dropout before the adapter, and neither re-gather nor experts", sim_rule_dora_is_possible },
     { "normalize_moe_lora dim moe_router_topk num_experts scheme", "normalize_moe_lora needs a rank that moe_router_topk divides", sim_rule_expert_rank_is_divisible },
     { "cpu_offloading cpu_offloading_num_layers cpu_offloading_activations cpu_offloading_weights num_layers pipeline_model_parallel_size recompute_granularity fine_grained_activation_offloading transformer_impl", "cpu_offloading needs fewer layers than there are, no pipeline and no recompute", sim_rule_layers_can_be_offloaded },

@@ -64,6 +64,7 @@ void sim_rule_titan_is_no_megatron(sim_rule_context_t *context);
 /* Rules of adapters. */
 void sim_rule_adapters_can_be_split(sim_rule_context_t *context);
 void sim_rule_adapters_have_layers(sim_rule_context_t *context);
+void sim_rule_adapters_have_linears(sim_rule_context_t *context);
 void sim_rule_dora_is_possible(sim_rule_context_t *context);
 void sim_rule_expert_rank_is_divisible(sim_rule_context_t *context);
 

@@ -35,6 +35,25 @@ void sim_rule_adapters_have_layers(sim_rule_context_t *c)
         sim_rule_broken(c, "target_modules", "adapters need at least one linear");
 }
 
+/* A target that the model does not have has no adapter in Megatron-Bridge either; that none at all
+ * is found is a mistake. A fused down projection has another name. */
+void sim_rule_adapters_have_linears(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    uint32_t of_mla = s->peft_target_modules & (uint32_t)SIM_TARGETS_OF_MLA;
+    if (s->peft_scheme == SIM_PEFT_NONE || of_mla == 0)
+        return;
+    if (!s->multi_latent_attention && of_mla == s->peft_target_modules)
+        sim_rule_broken(c, "target_modules", "these linears need multi_latent_attention = true");
+    if (s->mla_down_proj_fusion && (of_mla & (SIM_TARGET_Q_DOWN | SIM_TARGET_KV_DOWN)))
+        sim_rule_broken(c, "target_modules",
+                        "linear_q_down_proj and linear_kv_down_proj are one linear with "
+                        "mla_down_proj_fusion: it is not simulated with an adapter");
+    if (s->peft_scheme == SIM_PEFT_DORA && s->multi_latent_attention)
+        sim_rule_broken(c, "target_modules",
+                        "linears of multi-latent attention need scheme = lora");
+}
+
 void sim_rule_dora_is_possible(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;

@@ -153,6 +153,13 @@ typedef enum {
     SIM_TARGET_PROJ = 1 << 1,
     SIM_TARGET_FC1 = 1 << 2,
     SIM_TARGET_FC2 = 1 << 3,
+    SIM_TARGET_Q_PROJ = 1 << 4, /* from here on of multi-latent attention */
+    SIM_TARGET_Q_DOWN = 1 << 5,
+    SIM_TARGET_Q_UP = 1 << 6,
+    SIM_TARGET_KV_DOWN = 1 << 7,
+    SIM_TARGET_KV_UP = 1 << 8,
+    SIM_TARGETS_OF_MLA = SIM_TARGET_Q_PROJ | SIM_TARGET_Q_DOWN | SIM_TARGET_Q_UP |
+                         SIM_TARGET_KV_DOWN | SIM_TARGET_KV_UP,
 } sim_target_t;
 
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD, SIM_OPTIMIZER_MUON } sim_optimizer_t;
