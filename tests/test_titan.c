@@ -39,7 +39,9 @@ static bool make(sim_scenario_t *s, const char *const *more, char message[400])
     for (; more != NULL && *more != NULL; more++)
         sim_scenario_set_text(s, *more, "test", &diag);
     bool ok = sim_scenario_resolve(s, &diag) && diag.n == 0;
-    snprintf(message, 400, "%s", diag.n > 0 ? diag.text[0] : "");
+    message[0] = '\0';
+    for (size_t i = 0; i < diag.n; i++)
+        snprintf(message + strlen(message), 400 - strlen(message), "%s\n", diag.text[i]);
     base_diag_fini(&diag);
     return ok;
 }
@@ -122,6 +124,22 @@ enum {
 static void everything_is_what_autograd_saves(void)
 {
     equal(kept(NULL, SIM_KEEP_ALL, false), ALL);
+}
+
+/* x, the factors of both norms and their outputs, q, k and v as attention reads them, what it and
+ * its projection make, and the three tensors in front of matrix products of the MLP. */
+static void the_partitioner_keeps_what_is_costly(void)
+{
+    equal(kept(NULL, SIM_KEEP_ALL, true),
+          X + 2 * (T * 4 + T * H * E) + 4 * T * Q * E + LSE + T * H * E + 3 * T * F * E);
+}
+
+static void fp8_keeps_the_same_results(void)
+{
+    const char *const fp8[] = { "compile_model=true", "fp8=hybrid", "fp8_recipe=tensorwise", NULL };
+    uint64_t n_scales = 4; /* norm output twice, attention's, the MLP's */
+    equal(kept(fp8, SIM_KEEP_LISTED, true), X + LISTED + n_scales * 4);
+    equal(kept(fp8, SIM_KEEP_INPUT, true), X);
 }
 
 static void listed_results_stay(void)
@@ -217,13 +235,18 @@ static void what_is_not_simulated_is_refused(void)
     says("recompute_granularity=selective", "torchtitan has activation_checkpoint_mode");
     says("data_parallel_replicate_degree=3", "3 does not divide data parallel size 4");
     says("data_parallel_replicate_degree=4", "over two ranks or more");
+    says("fp8=hybrid", "fp8_recipe: of torchtitan tensorwise alone is simulated");
+    says("fp8=hybrid", "with compile_model = true alone");
+    says("enable_fsdp_float8_all_gather=true", "needs fp8 = hybrid");
     says("optimizer=sgd", "optimizer: is not simulated");
     says("optimizer_implementation=for-loop", "for-loop");
 }
 
 static CU_TestInfo tests[] = {
     { "everything is what autograd saves", everything_is_what_autograd_saves },
+    { "the partitioner keeps what is costly", the_partitioner_keeps_what_is_costly },
     { "listed results stay", listed_results_stay },
+    { "FP8 keeps the same results", fp8_keeps_the_same_results },
     { "the input alone stays", the_input_alone_stays },
     { "tensor parallel ranks keep their part", tensor_parallel_ranks_keep_their_part },
     { "checkpoints cost and save", checkpoints_cost_and_save },

@@ -59,15 +59,17 @@ static void init_units(sim_fsdp2_t *f, const sim_scenario_t *s)
     }
 }
 
-static void add_param(sim_fsdp2_unit_t *unit, const sim_param_t *param, uint64_t n_ranks)
+static void add_param(sim_fsdp2_unit_t *unit, const sim_param_t *param, uint64_t n_ranks,
+                      uint64_t e)
 {
     uint64_t rows = param->is_vector ? param->n_elements : param->rows;
     uint64_t n_elements = base_u64_round_up(rows, n_ranks) * (param->n_elements / rows);
-    unit->param_elements =
-        base_xrealloc(unit->param_elements, unit->n_params + 1, sizeof(*unit->param_elements));
+    unit->param_bytes =
+        base_xrealloc(unit->param_bytes, unit->n_params + 1, sizeof(*unit->param_bytes));
     unit->params = base_xrealloc(unit->params, unit->n_params + 1, sizeof(*unit->params));
     clear(&unit->params[unit->n_params]);
-    unit->param_elements[unit->n_params++] = n_elements;
+    unit->param_bytes[unit->n_params++] = n_elements * e;
+    unit->gathered_bytes += n_elements * e;
     unit->n_elements += n_elements;
 }
 
@@ -91,7 +93,9 @@ sim_fsdp2_t *sim_fsdp2_create(const sim_scenario_t *s, const sim_params_t *param
     init_units(f, s);
     for (uint32_t i = 0; i < params->n; i++) {
         const sim_param_t *param = &params->params[i];
-        add_param(&f->units[index_of(f, unit_of(param, place))], param, n_ranks);
+        bool is_fp8 =
+            s->enable_fsdp_float8_all_gather && param->layer != SIM_NO_LAYER && !param->is_vector;
+        add_param(&f->units[index_of(f, unit_of(param, place))], param, n_ranks, is_fp8 ? 1 : e);
     }
     for (uint32_t i = 0; i < f->n; i++)
         f->units[i].n_owned = f->units[i].n_elements / n_ranks;
@@ -103,7 +107,7 @@ void sim_fsdp2_destroy(sim_fsdp2_t *f)
     if (f == NULL)
         return;
     for (uint32_t i = 0; i < f->n; i++) {
-        free(f->units[i].param_elements);
+        free(f->units[i].param_bytes);
         free(f->units[i].params);
     }
     free(f->units);
@@ -146,20 +150,20 @@ static bool gather(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit
         unit->n_owned == unit->n_elements)
         return true;
     sim_fsdp2_storage_t cast = { .block = SIM_BLOCK_NONE };
+    uint64_t n_ranks = unit->n_elements / unit->n_owned;
     if (f->shard_e != f->param_e && !take(p, &cast, "gather_input", SIM_CAT_PARAMETERS,
-                                          unit->n_owned * f->param_e, GATHER_STREAM))
+                                          unit->gathered_bytes / n_ranks, GATHER_STREAM))
         return false;
-    bool ok = take(p, &unit->gathered, "gathered_params", SIM_CAT_PARAMETERS,
-                   unit->n_elements * f->param_e, GATHER_STREAM);
+    bool ok = take(p, &unit->gathered, "gathered_params", SIM_CAT_PARAMETERS, unit->gathered_bytes,
+                   GATHER_STREAM);
     drop(p, &cast);
     return ok;
 }
 
-static bool take_params(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit)
+static bool take_params(sim_player_t *p, sim_fsdp2_unit_t *unit)
 {
     for (uint32_t i = 0; i < unit->n_params; i++)
-        if (!take(p, &unit->params[i], "unit_params", SIM_CAT_PARAMETERS,
-                  unit->param_elements[i] * f->param_e, 0))
+        if (!take(p, &unit->params[i], "unit_params", SIM_CAT_PARAMETERS, unit->param_bytes[i], 0))
             return false;
     return true;
 }
@@ -188,7 +192,7 @@ static bool unshard(sim_player_t *p, sim_fsdp2_t *f, uint32_t i, bool is_forward
         return false;
     if (is_forward && f->last_gathered != i)
         drop_last_gathered(p, f);
-    if (!take_params(p, f, unit))
+    if (!take_params(p, unit))
         return false;
     if (is_forward)
         f->last_gathered = i;

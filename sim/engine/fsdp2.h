@@ -20,7 +20,8 @@ typedef struct {
     uint64_t n_owned;             /* of a rank */
     bool reshards;                /* parameters go after the forward pass */
     uint32_t n_params;            /* tensors that the unit is made of */
-    uint64_t *param_elements;     /* n_params of them, padded; owned */
+    uint64_t *param_bytes;        /* as gathered, n_params of them, padded; owned */
+    uint64_t gathered_bytes;      /* their sum */
     sim_fsdp2_storage_t gathered; /* as received */
     sim_fsdp2_storage_t *params;  /* as parameters of the module; n_params, owned */
     sim_fsdp2_storage_t grads;
@@ -34,7 +35,7 @@ typedef struct sim_fsdp2 {
     bool has_ends;                    /* the last unit is the root with what is no layer */
     bool is_titan;                    /* gradients are tensors of the tape */
     uint64_t shard_e;                 /* bytes of an element of parameters as they are kept, */
-    uint64_t param_e;                 /* as they are gathered and used, */
+    uint64_t param_e;                 /* as they are gathered and used, but for FP8, */
     uint64_t reduce_e;                /* and of gradients as they are reduced */
     uint32_t last_gathered;           /* unit whose result forward has kept; n = none */
     sim_fsdp2_storage_t reduce_input; /* of the last reduction */

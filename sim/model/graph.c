@@ -336,13 +336,30 @@ static void order_backward(planner_t *p)
             evaluate(p, (sim_node_id_t)i, true);
 }
 
+/* The partitioner computes no kernel and no reduction again, nor what a kernel of the backward pass
+ * needs in memory (ban_recompute_reductions, ban_recompute_materialized_backward); pointwise
+ * operations in between cost nothing. */
+static bool is_costly(const planner_t *p, uint32_t node)
+{
+    const sim_graph_t *g = p->g;
+    uint8_t kind = g->nodes[node].kind;
+    if (kind == SIM_NODE_KERNEL || kind == SIM_NODE_PART || kind == SIM_NODE_REDUCTION)
+        return true;
+    for (uint32_t i = g->n_forward; i < g->n; i++)
+        for (uint32_t k = 0; g->nodes[i].kind == SIM_NODE_KERNEL && k < g->nodes[i].n_in; k++)
+            if (storage(p, g->nodes[i].in[k]) == node)
+                return true;
+    return false;
+}
+
 /* What the backward pass reads when everything that may be kept is there. */
 static void find_kept(planner_t *p)
 {
     const sim_graph_t *g = p->g;
     for (uint32_t s = 0; s < g->n_forward; s++)
         p->kept[s] = g->nodes[s].kind == SIM_NODE_INPUT ||
-                     (p->keep == SIM_KEEP_LISTED && g->nodes[s].is_listed);
+                     (p->keep == SIM_KEEP_LISTED && g->nodes[s].is_listed) ||
+                     (p->keep == SIM_KEEP_ALL && is_costly(p, s));
     order_backward(p);
     find_stored(p);
     for (uint32_t i = 0; i < p->n_order; i++)

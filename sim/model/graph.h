@@ -39,7 +39,8 @@ typedef struct {
     uint8_t module; /* sim_module_t */
     bool is_listed; /* selective checkpointing by operator saves its result */
     bool is_weight_grad;
-    bool is_product;     /* cuBLAS runs it */
+    bool is_product; /* cuBLAS runs it */
+    bool is_fp8;
     sim_node_id_t until; /* eager: a local variable holds it until this node has run */
 } sim_node_t;
 
@@ -64,7 +65,7 @@ void sim_graph_hold(sim_graph_t *g, sim_node_id_t node);
 sim_node_id_t sim_graph_turn(sim_graph_t *g, sim_node_id_t output, uint64_t bytes);
 
 typedef enum {
-    SIM_KEEP_ALL,    /* what backward reads */
+    SIM_KEEP_ALL,    /* what backward reads; compiled: what it would be costly to compute again */
     SIM_KEEP_LISTED, /* results of listed operators; the rest is computed again */
     SIM_KEEP_INPUT,  /* everything is computed again */
 } sim_keep_t;

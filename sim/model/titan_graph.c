@@ -11,10 +11,12 @@ typedef struct {
     sim_graph_t *g;
     const sim_scenario_t *s;
     const sim_dims_t *d;
+    /* The last tensor that was cast to FP8, and the casts: as it is, and transposed. */
+    sim_node_id_t cast_of, cast, transposed_of, transposed;
 } work_t;
 
-#define POINTWISE(w, name, bytes, n, ...)                                                          \
-    sim_graph_add((w)->g, SIM_NODE_POINTWISE, name, bytes, n, __VA_ARGS__)
+#define POINTWISE(w, name, bytes, ...)                                                             \
+    sim_graph_add((w)->g, SIM_NODE_POINTWISE, name, bytes, __VA_ARGS__)
 #define REDUCTION(w, name, bytes, n, ...)                                                          \
     sim_graph_add((w)->g, SIM_NODE_REDUCTION, name, bytes, n, __VA_ARGS__)
 #define KERNEL(w, name, bytes, n, ...)                                                             \
@@ -41,26 +43,6 @@ static sim_node_id_t weight_grad(work_t *w, sim_node_id_t node)
 static sim_node_id_t add_into(work_t *w, sim_node_id_t to, sim_node_id_t from)
 {
     return sim_graph_add(w->g, SIM_NODE_ADD_INTO, "grad_sum", w->g->nodes[to].bytes, 2, to, from);
-}
-
-/* ---- collectives of tensor parallelism: DTensor's redistribute, along the sequence ---- */
-
-/* funcol.all_gather_tensor(): what arrives is rearranged when the dimension is not the first. */
-static sim_node_id_t gather(work_t *w, sim_node_id_t x, const char *name)
-{
-    if (!w->d->sp)
-        return x;
-    sim_node_id_t raw = KERNEL(w, "all_gather_out", w->d->full_hidden_bytes, 1, x);
-    return POINTWISE(w, name, w->d->full_hidden_bytes, 1, raw);
-}
-
-static sim_node_id_t scatter(work_t *w, sim_node_id_t x, const char *name)
-{
-    if (!w->d->sp)
-        return x;
-    sim_node_id_t chunks = POINTWISE(w, "reduce_scatter_in", w->d->full_hidden_bytes, 1, x);
-    sim_node_id_t out = KERNEL(w, name, w->d->hidden_bytes, 1, chunks);
-    return out;
 }
 
 /* ---- RMSNorm, in fp32 ---- */
@@ -101,26 +83,126 @@ static sim_node_id_t norm_backward(work_t *w, const norm_t *save, sim_node_id_t 
     sim_node_id_t d_square = POINTWISE(w, "d_square", FP32 * n, 1, d_mean);
     sim_node_id_t power = POINTWISE(w, "square_base", FP32 * n, 1, save->fp32);
     sim_node_id_t twice = POINTWISE(w, "square_slope", FP32 * n, 1, power);
-    sim_node_id_t more = POINTWISE(w, "d_square_base", FP32 * n, 2, d_square, twice);
+    sim_node_id_t more = POINTWISE(w, "d_square_base", FP32 * n, 3, d_square, twice, save->fp32);
     sim_node_id_t sum = add_into(w, d_fp32, more);
     return POINTWISE(w, "d_norm_in", e * n, 1, sum);
 }
 
+/* ---- FP8: torchao's Float8Linear with one scale a tensor ---- */
+
+static bool is_fp8(const work_t *w)
+{
+    return w->s->fp8 != SIM_FP8_NONE;
+}
+
+/* The greatest element is found first; FP8 has a byte an element. */
+static sim_node_id_t cast_anew(work_t *w, sim_node_id_t x, const char *name)
+{
+    uint64_t n = w->g->nodes[x].bytes / w->d->e;
+    sim_node_id_t amax = REDUCTION(w, "amax", FP32, 1, x);
+    list(w, amax);
+    sim_node_id_t out = POINTWISE(w, name, n, 2, x, amax);
+    w->g->nodes[out].is_fp8 = true;
+    return out;
+}
+
+/* What several linears read is cast once. */
+static sim_node_id_t cast(work_t *w, sim_node_id_t x)
+{
+    if (w->g->nodes[x].is_fp8)
+        return x;
+    if (w->cast_of != x)
+        w->cast = cast_anew(w, x, "fp8");
+    w->cast_of = x;
+    return w->cast;
+}
+
+/* The scale of the forward pass is used again. */
+static sim_node_id_t scale_of(const work_t *w, sim_node_id_t x)
+{
+    for (uint32_t i = 0; i < w->g->n; i++)
+        if (w->g->nodes[i].kind == SIM_NODE_REDUCTION && w->g->nodes[i].is_listed &&
+            w->g->nodes[i].in[0] == x)
+            return (sim_node_id_t)i;
+    return x;
+}
+
+static sim_node_id_t cast_transposed(work_t *w, sim_node_id_t x)
+{
+    uint64_t e = w->g->nodes[x].is_fp8 ? 1 : w->d->e;
+    if (w->transposed_of != x)
+        w->transposed =
+            POINTWISE(w, "fp8_transposed", w->g->nodes[x].bytes / e, 2, x, scale_of(w, x));
+    w->transposed_of = x;
+    return w->transposed;
+}
+
+/* ---- collectives of tensor parallelism: DTensor's redistribute, along the sequence ---- */
+
+/* funcol.all_gather_tensor(): what arrives is rearranged when the dimension is not the first. */
+static sim_node_id_t gather_as_it_is(work_t *w, sim_node_id_t x, const char *name)
+{
+    uint64_t bytes = w->g->nodes[x].bytes * w->d->tp;
+    sim_node_id_t raw = KERNEL(w, "all_gather_out", bytes, 1, x);
+    sim_node_id_t out = POINTWISE(w, name, bytes, 1, raw);
+    w->g->nodes[out].is_fp8 = w->g->nodes[x].is_fp8;
+    return out;
+}
+
+/* Operands of linears travel in FP8: torchao float8_tensor_parallel.py. */
+static sim_node_id_t gather(work_t *w, sim_node_id_t x, const char *name)
+{
+    if (!w->d->sp)
+        return x;
+    return gather_as_it_is(w, is_fp8(w) ? cast(w, x) : x, name);
+}
+
+static sim_node_id_t scatter(work_t *w, sim_node_id_t x, const char *name)
+{
+    if (!w->d->sp)
+        return x;
+    sim_node_id_t chunks = POINTWISE(w, "reduce_scatter_in", w->d->full_hidden_bytes, 1, x);
+    sim_node_id_t out = KERNEL(w, name, w->d->hidden_bytes, 1, chunks);
+    return out;
+}
+
 /* ---- linears ---- */
 
-static sim_node_id_t linear_forward(work_t *w, const char *name, sim_node_id_t x, uint64_t bytes)
+static sim_node_id_t linear_forward(work_t *w, const char *name, sim_node_id_t x, uint64_t bytes,
+                                    uint64_t weight_elements)
 {
-    sim_node_id_t out = product(w, KERNEL(w, name, bytes, 1, x));
+    sim_node_id_t out;
+    if (is_fp8(w) && !w->s->enable_fsdp_float8_all_gather) {
+        sim_node_id_t in = cast(w, x);
+        sim_node_id_t weight = POINTWISE(w, "weight_fp8", weight_elements, 0);
+        out = KERNEL(w, name, bytes, 2, in, weight);
+    } else {
+        out = KERNEL(w, name, bytes, 1, is_fp8(w) ? cast(w, x) : x);
+    }
     /* _custom_policy(): every second matrix product is computed again. */
     if (++w->g->n_products % 2 == 1)
         list(w, out);
-    return out;
+    return product(w, out);
+}
+
+/* FP8 kernels want both operands along the dimension that is summed. */
+static sim_node_id_t fp8_backward(work_t *w, sim_node_id_t g, sim_node_id_t x, const char *name,
+                                  uint64_t rows, uint64_t cols)
+{
+    sim_node_id_t g_fp8 = cast(w, g);
+    sim_node_id_t g_transposed = POINTWISE(w, "fp8_transposed", w->g->nodes[g_fp8].bytes, 1, g_fp8);
+    weight_grad(w, product(w, KERNEL(w, "weight_grad", w->d->e * rows * cols, 2, g_transposed,
+                                     cast_transposed(w, x))));
+    sim_node_id_t weight = POINTWISE(w, "weight_fp8_transposed", rows * cols, 0);
+    return product(w, KERNEL(w, name, w->d->e * w->d->tokens * cols, 2, g_fp8, weight));
 }
 
 /* Weight [rows, cols]: gradient of the weight, then of the input, which is returned. */
 static sim_node_id_t linear_backward(work_t *w, sim_node_id_t g, sim_node_id_t x, const char *name,
                                      uint64_t rows, uint64_t cols)
 {
+    if (is_fp8(w))
+        return fp8_backward(w, g, x, name, rows, cols);
     uint64_t e = w->d->e, tokens = w->d->tokens;
     weight_grad(w, product(w, KERNEL(w, "weight_grad", e * rows * cols, 2, g, x)));
     return product(w, KERNEL(w, name, e * tokens * cols, 1, g));
@@ -183,12 +265,13 @@ static bool attention_is_listed(const sim_scenario_t *s)
 static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id_t x)
 {
     const sim_dims_t *d = w->d;
+    uint64_t q_rows = d->heads_tp * d->head_dim, kv_rows = d->groups_tp * d->head_dim;
     w->g->module = SIM_MOD_QKV;
     sim_node_id_t normed = norm_forward(w, &save->norm, x, d->local_tokens, d->h);
     save->gathered = gather(w, normed, "norm_out_gathered");
-    sim_node_id_t q = linear_forward(w, "q", save->gathered, d->q_bytes);
-    sim_node_id_t k = linear_forward(w, "k", save->gathered, d->kv_bytes);
-    sim_node_id_t v = linear_forward(w, "v", save->gathered, d->kv_bytes);
+    sim_node_id_t q = linear_forward(w, "q", save->gathered, d->q_bytes, q_rows * d->h);
+    sim_node_id_t k = linear_forward(w, "k", save->gathered, d->kv_bytes, kv_rows * d->h);
+    sim_node_id_t v = linear_forward(w, "v", save->gathered, d->kv_bytes, kv_rows * d->h);
     w->g->module = SIM_MOD_ATTENTION;
     rotate(w, &q, &k);
     sim_node_id_t keys = repeat_heads(w, "keys", k), values = repeat_heads(w, "values", v);
@@ -202,7 +285,8 @@ static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id
         list(w, save->lse);
     }
     w->g->module = SIM_MOD_PROJ;
-    sim_node_id_t out = linear_forward(w, "attention_proj", save->out, d->full_hidden_bytes);
+    sim_node_id_t out =
+        linear_forward(w, "attention_proj", save->out, d->full_hidden_bytes, q_rows * d->h);
     /* Names of the function: it returns here. */
     sim_graph_hold(w->g, keys);
     sim_graph_hold(w->g, values);
@@ -251,15 +335,16 @@ static sim_node_id_t feed_forward(work_t *w, feed_forward_t *save, sim_node_id_t
     w->g->module = SIM_MOD_FC1;
     sim_node_id_t normed = norm_forward(w, &save->norm, x, d->local_tokens, d->h);
     save->gathered = gather(w, normed, "norm_out_gathered");
-    save->gate = linear_forward(w, "gate", save->gathered, d->act_bytes);
+    save->gate = linear_forward(w, "gate", save->gathered, d->act_bytes, d->h * d->ffn / d->tp);
     w->g->module = SIM_MOD_ACTIVATION;
     save->silu = POINTWISE(w, "silu", d->act_bytes, 1, save->gate);
     w->g->module = SIM_MOD_FC1;
-    save->up = linear_forward(w, "up", save->gathered, d->act_bytes);
+    save->up = linear_forward(w, "up", save->gathered, d->act_bytes, d->h * d->ffn / d->tp);
     w->g->module = SIM_MOD_ACTIVATION;
     save->act = POINTWISE(w, "silu_up", d->act_bytes, 2, save->silu, save->up);
     w->g->module = SIM_MOD_FC2;
-    sim_node_id_t out = linear_forward(w, "down", save->act, d->full_hidden_bytes);
+    sim_node_id_t out =
+        linear_forward(w, "down", save->act, d->full_hidden_bytes, d->h * d->ffn / d->tp);
     sim_graph_hold(w->g, normed);
     if (d->sp)
         sim_graph_hold(w->g, save->gathered);
@@ -291,7 +376,7 @@ static sim_node_id_t feed_forward_backward(work_t *w, const feed_forward_t *save
 void sim_titan_block_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d)
 {
     *g = (sim_graph_t){ 0 };
-    work_t w = { .g = g, .s = s, .d = d };
+    work_t w = { .g = g, .s = s, .d = d, .cast_of = SIM_NODE_NONE, .transposed_of = SIM_NODE_NONE };
     attention_t attention = { 0 };
     feed_forward_t mlp = { 0 };
     sim_node_id_t x = sim_graph_add(g, SIM_NODE_INPUT, "block_in", d->hidden_bytes, 0);
@@ -316,11 +401,13 @@ void sim_titan_head_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dim
     g->input = sim_graph_add(g, SIM_NODE_INPUT, "head_in", d->hidden_bytes, 0);
     sim_node_id_t normed = norm_forward(&w, &norm, g->input, d->local_tokens, d->h);
     g->module = SIM_MOD_OUTPUT;
-    sim_node_id_t gathered = gather(&w, normed, "norm_out_gathered");
+    sim_node_id_t gathered = d->sp ? gather_as_it_is(&w, normed, "norm_out_gathered") : normed;
     sim_node_id_t logits = product(&w, KERNEL(&w, "logits", d->logits_bytes, 1, gathered));
     sim_graph_hold(g, normed);
     sim_node_id_t grad = sim_graph_turn(g, logits, d->logits_bytes);
-    grad = linear_backward(&w, grad, gathered, "d_norm_out", d->vocab_tp, d->h);
+    weight_grad(
+        &w, product(&w, KERNEL(&w, "weight_grad", d->e * d->vocab_tp * d->h, 2, grad, gathered)));
+    grad = product(&w, KERNEL(&w, "d_norm_out", d->full_hidden_bytes, 1, grad));
     grad = scatter(&w, grad, "d_norm_scattered");
     g->module = SIM_MOD_FINAL_NORM;
     g->d_input = norm_backward(&w, &norm, grad);
@@ -359,7 +446,7 @@ static void parallel_loss(work_t *w, uint64_t n)
     sim_node_id_t update = KERNEL(w, "d_log_softmax", FP32 * n, 1, grad);
     exp = POINTWISE(w, "softmax", FP32 * n, 1, log_softmax);
     sum = POINTWISE(w, "d_logits_sum", FP32 * n, 2, update, exp);
-    grad = POINTWISE(w, "d_logits_fp32", FP32 * n, 2, sum, grad);
+    grad = POINTWISE(w, "d_logits_fp32", FP32 * n, 3, sum, grad, log_softmax);
     sim_graph_hold(g, update);
     g->d_input = POINTWISE(w, "d_logits", w->d->logits_bytes, 1, grad);
 }

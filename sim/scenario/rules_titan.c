@@ -45,7 +45,14 @@ void sim_rule_titan_training(sim_rule_context_t *c)
         return;
     if (!s->bf16)
         sim_rule_broken(c, "bf16", "false %s", titan);
-    must(c, s->fp8 == SIM_FP8_NONE, "fp8");
+    if (s->fp8 != SIM_FP8_NONE && s->fp8_recipe != SIM_FP8_TENSORWISE)
+        sim_rule_broken(c, "fp8_recipe", "of torchtitan tensorwise alone is simulated");
+    if (s->fp8 != SIM_FP8_NONE && !s->compile_model)
+        sim_rule_broken(c, "fp8", "of torchtitan is simulated with compile_model = true alone");
+    must(c, !s->fp8_param_gather, "fp8_param_gather");
+    must(c, !s->first_last_layers_bf16, "first_last_layers_bf16");
+    if (s->enable_fsdp_float8_all_gather && s->fp8 == SIM_FP8_NONE)
+        sim_rule_broken(c, "enable_fsdp_float8_all_gather", "needs fp8 = hybrid");
     must(c, s->fp4 == SIM_FP4_NONE, "fp4");
     must(c, s->peft_scheme == SIM_PEFT_NONE, "scheme");
     must(c, s->optimizer == SIM_OPTIMIZER_ADAM, "optimizer");

@@ -402,6 +402,7 @@ typedef struct {
     sim_dtype_t mixed_precision_reduce;
     sim_adamw_t optimizer_implementation;
     uint64_t data_parallel_replicate_degree;
+    bool enable_fsdp_float8_all_gather;
 
     /* [run] */
     sim_framework_t framework;

@@ -673,6 +673,7 @@ static const sim_key_t keys[] = {
     CHOICE("torchtitan", mixed_precision_reduce, "float32", reduce_dtypes, "type in which FSDP reduces gradients"),
     CHOICE("torchtitan", optimizer_implementation, "default", adamws, "kernels of AdamW; default: fused, before 2025-02-24 foreach"),
     COUNT("torchtitan", data_parallel_replicate_degree, "1", 1, MAX_WORLD, NULL, NULL, "copies of the sharded model (HSDP)"),
+    BOOL("torchtitan", enable_fsdp_float8_all_gather, "false", "fp8: weights of linears are gathered in FP8"),
 
     /* [run] */
     CHOICE("run", framework, "megatron", frameworks, "program that trains: Megatron-LM (and Megatron-Bridge) or torchtitan"),

@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/study/record.h"
+#include "topology/gpu.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -44,8 +45,8 @@ char *sim_record_refuse_titan(const json_t *record)
 {
     if (!is_given(record, "train.mbs"))
         return base_xstrdup("the micro-batch size is not stated");
-    static const char *const precisions[] = { "nvfp4", "mxfp8", "float8" };
-    for (size_t i = 0; i < 3; i++)
+    static const char *const precisions[] = { "nvfp4", "mxfp8" };
+    for (size_t i = 0; i < 2; i++)
         if (has(record, "train.precision", precisions[i]))
             return base_xasprintf("run with torchtitan in %s, which is not simulated",
                                   precisions[i]);
@@ -94,6 +95,19 @@ static void put_checkpoints(const json_t *record, sim_import_t *import)
     free(text);
 }
 
+/* "bf16 mixed precision + float8 tensorwise linears, fp8 all-gather", "float8_tensorwise" */
+static void put_float8(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "train.precision";
+    if (!has(record, path, "float8"))
+        return;
+    put(import, "precision", "fp8", "hybrid", path);
+    put(import, "precision", "fp8_recipe", has(record, path, "rowwise") ? "rowwise" : "tensorwise",
+        path);
+    if (has(record, path, "all-gather"))
+        put(import, "torchtitan", "enable_fsdp_float8_all_gather", "true", path);
+}
+
 void sim_record_import_titan(const json_t *record, sim_import_t *import)
 {
     put(import, "run", "framework", "torchtitan", "source");
@@ -104,6 +118,7 @@ void sim_record_import_titan(const json_t *record, sim_import_t *import)
         free(text);
     }
     put_checkpoints(record, import);
+    put_float8(record, import);
     if (has(record, "model.name", "qwen3"))
         put(import, "model", "qk_layernorm", "true", "model.name: Qwen3 has norms of q and k");
 }
@@ -128,6 +143,15 @@ static unsigned day_in(const char *text)
     return 0;
 }
 
+/* run_train.sh, which sets the allocator's configuration, starts the ranks of one host;
+ * multinode_trainer.slurm sets none. */
+static bool is_one_node(const sim_import_t *import)
+{
+    const char *gpu = sim_import_key_value(import, "device", "gpu");
+    const topo_gpu_t *found = gpu != NULL ? topo_gpu_find(gpu) : NULL;
+    return found != NULL && import->world_size <= found->node_gpus;
+}
+
 void sim_record_refine_titan(const json_t *record, sim_import_t *import)
 {
     char *source = sim_record_text(record, "source");
@@ -137,7 +161,7 @@ void sim_record_refine_titan(const json_t *record, sim_import_t *import)
         put(import, "run", "software_date", date, "source");
         free(date);
     }
-    if (has(record, "allocator", "torchtitan sets expandable_segments"))
+    if (has(record, "allocator", "torchtitan sets expandable_segments") && is_one_node(import))
         put(import, "allocator", "conf", "expandable_segments:True", "allocator");
     free(source);
 }
