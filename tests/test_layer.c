@@ -61,7 +61,7 @@ static uint64_t saved_on_stage(const char *settings, uint32_t stage)
         if (op->kind == SIM_OP_ALLOC)
             bytes += op->bytes;
         else if (op->kind == SIM_OP_FREE)
-            bytes -= chunk.tensors[op->tensor].bytes;
+            bytes -= chunk.of.tensors[op->tensor].bytes;
     }
     sim_chunk_fini(&chunk);
     sim_persistent_fini(&persistent);

@@ -9,6 +9,7 @@ static const char *const phase_names[SIM_N_PHASES] = {
     [SIM_PHASE_OPTIMIZER_BUILD] = "optimizer build",
     [SIM_PHASE_FORWARD] = "forward",
     [SIM_PHASE_BACKWARD] = "backward",
+    [SIM_PHASE_WEIGHT_GRAD] = "weight gradients",
     [SIM_PHASE_GRAD_SYNC] = "gradient sync",
     [SIM_PHASE_OPTIMIZER_STEP] = "optimizer step",
 };

@@ -14,6 +14,7 @@ typedef enum {
     SIM_PHASE_OPTIMIZER_BUILD,
     SIM_PHASE_FORWARD,
     SIM_PHASE_BACKWARD,
+    SIM_PHASE_WEIGHT_GRAD, /* a pass of its own */
     SIM_PHASE_GRAD_SYNC,
     SIM_PHASE_OPTIMIZER_STEP,
     SIM_N_PHASES,
@@ -22,8 +23,15 @@ typedef enum {
 /* "model build", "forward", … */
 const char *sim_phase_name(sim_phase_t phase);
 
+/* Whether it is the pass of a micro-batch. */
+static inline bool sim_phase_is_pass(sim_phase_t phase)
+{
+    return phase == SIM_PHASE_FORWARD || phase == SIM_PHASE_BACKWARD ||
+           phase == SIM_PHASE_WEIGHT_GRAD;
+}
+
 /* A moment of a run. iteration counts from 1; 0 = before the first. microbatch and chunk are
- * meaningful in forward and backward. */
+ * meaningful in passes. */
 typedef struct {
     uint32_t iteration;
     uint32_t microbatch;

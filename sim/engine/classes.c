@@ -38,18 +38,25 @@ static bool params_equal(const sim_params_t *a, const sim_params_t *b)
     return true;
 }
 
-static bool chunks_equal(const sim_player_chunk_t *a, const sim_player_chunk_t *b)
+static bool tape_tensors_equal(const sim_tape_tensors_t *a, const sim_tape_tensors_t *b)
 {
-    const sim_chunk_t *x = &a->chunk, *y = &b->chunk;
-    if (x->n_slots != y->n_slots || x->n_tensors != y->n_tensors ||
-        !params_equal(&x->params, &y->params) || !tapes_equal(&x->forward, &y->forward) ||
-        !tapes_equal(&x->backward, &y->backward))
+    if (a->n != b->n)
         return false;
-    for (uint32_t i = 0; i < x->n_tensors; i++) {
-        if (!tensors_equal(&x->tensors[i], &y->tensors[i]))
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (!tensors_equal(&a->tensors[i], &b->tensors[i]))
             return false;
     }
     return true;
+}
+
+static bool chunks_equal(const sim_player_chunk_t *a, const sim_player_chunk_t *b)
+{
+    const sim_chunk_t *x = &a->chunk, *y = &b->chunk;
+    return x->n_slots == y->n_slots && params_equal(&x->params, &y->params) &&
+           tapes_equal(&x->forward, &y->forward) && tapes_equal(&x->backward, &y->backward) &&
+           tapes_equal(&x->split.backward, &y->split.backward) &&
+           tapes_equal(&x->split.weights, &y->split.weights) &&
+           tape_tensors_equal(&x->of, &y->of) && tape_tensors_equal(&x->split.of, &y->split.of);
 }
 
 static bool programs_equal(const sim_player_t *a, const sim_player_t *b)

@@ -32,6 +32,7 @@ typedef struct {
     sim_dims_t dims;
     sim_cost_t cost;
     uint32_t pp, vpp, n_microbatches;
+    sim_plan_t plan;     /* of a schedule that splits */
     actor_t *actors;     /* by pipeline rank; owned */
     message_t *messages; /* by receiving rank, direction, receiving chunk, micro-batch; owned */
     sim_step_time_t *out;
@@ -128,21 +129,40 @@ static bool arrival(const step_clock_t *c, const message_t *m, uint32_t from, ui
     return true;
 }
 
+typedef struct {
+    double seconds, comm;
+    sim_span_kind_t span;
+} pass_time_t;
+
+static pass_time_t time_of(const sim_pass_cost_t *cost, const sim_step_t *step)
+{
+    if (step->kind == SIM_STEP_FORWARD)
+        return (pass_time_t){ cost->forward, cost->forward_comm, SIM_SPAN_FORWARD };
+    if (step->kind == SIM_STEP_WEIGHT_GRAD)
+        return (pass_time_t){ cost->weight_grad, 0, SIM_SPAN_WEIGHT_GRAD };
+    if (step->flags & SIM_STEP_SPLIT)
+        return (pass_time_t){ cost->input_grad, cost->input_grad_comm, SIM_SPAN_BACKWARD };
+    return (pass_time_t){ cost->backward, cost->backward_comm, SIM_SPAN_BACKWARD };
+}
+
 static void run_pass(step_clock_t *c, actor_t *a, const sim_step_t *step)
 {
-    const sim_pass_cost_t *cost = &a->costs[step->chunk];
-    bool is_backward = step->kind == SIM_STEP_BACKWARD;
-    double seconds = is_backward ? cost->backward : cost->forward;
-    double comm = is_backward ? cost->backward_comm : cost->forward_comm;
+    pass_time_t time = time_of(&a->costs[step->chunk], step);
     uint64_t begin = a->now_ns;
-    a->now_ns += to_ns(seconds);
+    a->now_ns += to_ns(time.seconds);
     a->busy_ns += a->now_ns - begin;
-    a->comm_ns += to_ns(comm);
-    if (is_backward) {
+    a->comm_ns += to_ns(time.comm);
+    if (step->kind != SIM_STEP_FORWARD) {
         a->begins_ns[step->chunk] = begin;
         a->ready_ns[step->chunk] = a->now_ns;
     }
-    add_span(c, a, is_backward ? SIM_SPAN_BACKWARD : SIM_SPAN_FORWARD, step, begin, a->now_ns);
+    add_span(c, a, time.span, step, begin, a->now_ns);
+}
+
+static bool is_pass(const sim_step_t *step)
+{
+    return step->kind == SIM_STEP_FORWARD || step->kind == SIM_STEP_BACKWARD ||
+           step->kind == SIM_STEP_WEIGHT_GRAD;
 }
 
 static void wait_until(step_clock_t *c, actor_t *a, const sim_step_t *step, uint64_t ns)
@@ -206,7 +226,7 @@ static bool run_on(step_clock_t *c, actor_t *a)
     size_t start = a->cursor;
     for (; a->cursor < a->order.n; a->cursor++) {
         const sim_step_t *step = &a->order.steps[a->cursor];
-        if (step->kind == SIM_STEP_FORWARD || step->kind == SIM_STEP_BACKWARD)
+        if (is_pass(step))
             run_pass(c, a, step);
         else if (step->kind <= SIM_STEP_WAIT_SEND_BACKWARD && !run_message(c, a, step))
             break;
@@ -404,7 +424,8 @@ static base_status_t init_actor(step_clock_t *c, uint32_t pp_rank, base_err_t *e
     actor_t *a = &c->actors[pp_rank];
     topo_coord_t coord = { .pp = pp_rank };
     sim_place_t place = sim_place_of(c->s, &coord);
-    a->config = (sim_order_config_t){ .pp = c->pp, .pp_rank = pp_rank, .vpp = c->vpp };
+    a->config = sim_player_order_config(c->s, &place);
+    a->config.plan = sim_schedule_splits(c->s->pipeline_schedule) ? &c->plan : NULL;
     a->costs = base_xcalloc(c->vpp, sizeof(*a->costs));
     a->ready_ns = base_xcalloc(c->vpp, sizeof(*a->ready_ns));
     a->begins_ns = base_xcalloc(c->vpp, sizeof(*a->begins_ns));
@@ -413,7 +434,7 @@ static base_status_t init_actor(step_clock_t *c, uint32_t pp_rank, base_err_t *e
         a->costs[i] = sim_cost_pass(&c->cost, chunk);
         add_sharding(c, &a->costs[i], elements_of(c, chunk));
     }
-    return sim_player_order(c->s, &place, &a->order, err);
+    return sim_order_init(&a->order, &a->config, err);
 }
 
 static void fini(step_clock_t *c)
@@ -427,6 +448,7 @@ static void fini(step_clock_t *c)
     }
     free(c->actors);
     free(c->messages);
+    sim_plan_fini(&c->plan);
 }
 
 static void init_messages(step_clock_t *c)
@@ -451,6 +473,10 @@ base_status_t sim_clock_step(const sim_scenario_t *scenario, bool want_spans,
     if (status != BASE_OK)
         return status;
     c.cost = sim_cost_of(scenario, &c.dims);
+    if (sim_schedule_splits(scenario->pipeline_schedule))
+        status = sim_plan_init(&c.plan, scenario->pipeline_schedule, c.pp, c.n_microbatches, err);
+    if (status != BASE_OK)
+        return status;
     c.actors = base_xcalloc(c.pp, sizeof(*c.actors));
     for (uint32_t r = 0; r < c.pp && status == BASE_OK; r++)
         status = init_actor(&c, r, err);
@@ -483,9 +509,13 @@ void sim_step_time_fini(sim_step_time_t *time)
 const char *sim_span_name(sim_span_kind_t kind)
 {
     static const char *const names[] = {
-        [SIM_SPAN_FORWARD] = "forward",     [SIM_SPAN_BACKWARD] = "backward",
-        [SIM_SPAN_WAIT] = "wait",           [SIM_SPAN_GRAD_SYNC] = "gradient sync",
-        [SIM_SPAN_OPTIMIZER] = "optimizer", [SIM_SPAN_PARAM_GATHER] = "parameter gather",
+        [SIM_SPAN_FORWARD] = "forward",
+        [SIM_SPAN_BACKWARD] = "backward",
+        [SIM_SPAN_WEIGHT_GRAD] = "weight gradients",
+        [SIM_SPAN_WAIT] = "wait",
+        [SIM_SPAN_GRAD_SYNC] = "gradient sync",
+        [SIM_SPAN_OPTIMIZER] = "optimizer",
+        [SIM_SPAN_PARAM_GATHER] = "parameter gather",
     };
     return names[kind];
 }

@@ -14,7 +14,9 @@
 
 typedef enum {
     SIM_SPAN_FORWARD,
-    SIM_SPAN_BACKWARD,    /* input and weight gradients */
+    SIM_SPAN_BACKWARD,    /* input and weight gradients; input gradients alone where weight
+                           * gradients are a pass of their own */
+    SIM_SPAN_WEIGHT_GRAD, /* such a pass */
     SIM_SPAN_WAIT,        /* the rank stands still for a message: a bubble */
     SIM_SPAN_GRAD_SYNC,   /* reduction of gradients that nothing hides */
     SIM_SPAN_OPTIMIZER,   /* reading and writing of the optimizer's state */
@@ -24,7 +26,7 @@ typedef enum {
 /* What one pipeline rank does from begin to end; spans of a rank are ordered and do not overlap. */
 typedef struct {
     uint32_t pp_rank;
-    uint16_t chunk; /* FORWARD, BACKWARD and WAIT: 0..vpp-1 on this rank */
+    uint16_t chunk; /* FORWARD, BACKWARD, WEIGHT_GRAD and WAIT: 0..vpp-1 on this rank */
     uint8_t kind;   /* sim_span_kind_t */
     uint32_t microbatch;
     uint64_t begin_ns, end_ns; /* since the step began */

@@ -40,7 +40,9 @@ typedef struct {
 static coll_message_t message_of(const stage_t *stage, const actor_t *a, const sim_step_t *step)
 {
     const topo_grid_t *grid = &stage->scenario->grid;
-    sim_order_config_t place = { .pp = grid->pp, .pp_rank = a->coord.pp };
+    sim_order_config_t place = { .schedule = stage->scenario->pipeline_schedule,
+                                 .pp = grid->pp,
+                                 .pp_rank = a->coord.pp };
     uint32_t peer_pp;
     uint16_t peer_chunk;
     sim_order_peer(&place, step, &peer_pp, &peer_chunk);

@@ -118,7 +118,7 @@ void sim_outside_job(const sim_scenario_t *s, const topo_coord_t *coord, coll_jo
         .cp = cp_types[s->cp_comm_type],
         .cp_a2a_size = (uint32_t)s->cp_a2a_size,
         .splits_heads = sim_has_layer(s, SIM_LAYER_MAMBA) || sim_has_delta_net(s),
-        .interleaved = s->stages.vpp > 1,
+        .interleaved = s->stages.vpp > 1 && s->stages.placement == TOPO_PLACEMENT_LOOP,
         .unbatched_p2p = s->overlap_p2p_communication,
         .activation_bytes = tokens_of(s) * s->hidden_size * element,
         .norm_grad_bytes = norm_grad_bytes(s, coord->pp),

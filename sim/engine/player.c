@@ -195,18 +195,19 @@ static bool tell_unit(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op
                             : sim_fsdp_event(p, c, event, op->slot);
 }
 
-static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape, sim_block_t *slots,
-                 bool is_deferred)
+static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
+                 const sim_tape_tensors_t *of, sim_block_t *slots, bool is_deferred)
 {
+    const sim_tensor_t *tensors = of->tensors;
     const sim_op_t *end = tape->ops + tape->n_ops;
     for (const sim_op_t *op = tape->ops; op < end; op++) {
         switch (op->kind) {
         case SIM_OP_ALLOC:
-            if (!alloc(p, &c->chunk.tensors[op->tensor], op->bytes, op->stream, &slots[op->slot]))
+            if (!alloc(p, &tensors[op->tensor], op->bytes, op->stream, &slots[op->slot]))
                 return false;
             break;
         case SIM_OP_FREE:
-            release(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
+            release(p, &tensors[op->tensor], slots[op->slot]);
             slots[op->slot] = SIM_BLOCK_NONE;
             break;
         case SIM_OP_PERSIST:
@@ -216,7 +217,7 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
         case SIM_OP_DEFER:
             if (is_deferred)
                 break;
-            sim_player_free(p, &c->chunk.tensors[op->tensor], slots[op->slot]);
+            sim_player_free(p, &tensors[op->tensor], slots[op->slot]);
             slots[op->slot] = SIM_BLOCK_NONE;
             break;
         case SIM_OP_TO_HOST:
@@ -279,15 +280,77 @@ static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch,
     return sim_player_alloc(p, &border_tensors[slot], bytes, 0, &slots_of(c, microbatch)[slot]);
 }
 
-static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step, int slot)
+static void free_slot(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
 {
-    sim_block_t *slots = c->passes[step->microbatch].slots;
-    if (slots == NULL || slots[slot] == SIM_BLOCK_NONE || c->passes[step->microbatch].is_deferred)
-        return; /* left from the iteration before the first, or the scalar loss */
+    sim_block_t *slots = c->passes[microbatch].slots;
     const sim_tensor_t *tensor = p->owners[slots[slot]].tensor;
     sim_player_free(p, tensor, slots[slot]);
     slots[slot] = SIM_BLOCK_NONE;
-    maybe_retire(c, step->microbatch);
+    maybe_retire(c, microbatch);
+}
+
+/* Where a V turns, chunk 0 reads the input grad of chunk 1 as its output grad. */
+static bool is_handed_over(const sim_player_t *p, const sim_player_chunk_t *c, int slot)
+{
+    return slot == SIM_SLOT_INPUT_GRAD && p->turns && c == &p->chunks[1];
+}
+
+/* Gradients of weights that are still to be computed read the tensor. */
+static bool is_still_read(const sim_player_t *p, const sim_player_chunk_t *c, uint32_t microbatch,
+                          int slot)
+{
+    const sim_player_chunk_t *reader = c;
+    if (is_handed_over(p, c, slot)) {
+        reader = &p->chunks[0];
+        slot = SIM_SLOT_OUTPUT_GRAD;
+    }
+    return reader->passes[microbatch].waits && (reader->chunk.split.borders >> slot & 1);
+}
+
+static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step, int slot)
+{
+    sim_slots_t *pass = &c->passes[step->microbatch];
+    if (pass->slots == NULL || pass->slots[slot] == SIM_BLOCK_NONE || pass->is_deferred)
+        return; /* left from the iteration before the first, or the scalar loss */
+    if (is_still_read(p, c, step->microbatch, slot))
+        pass->let_go |= (uint8_t)(1U << slot);
+    else
+        free_slot(p, c, step->microbatch, slot);
+}
+
+/* Free what only the gradients of weights have kept. */
+static void free_let_go(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    for (int slot = 0; slot < SIM_N_SLOTS_FIXED; slot++) {
+        sim_slots_t *pass = &c->passes[microbatch];
+        if (!(pass->let_go >> slot & 1) || is_still_read(p, c, microbatch, slot))
+            continue;
+        pass->let_go &= (uint8_t) ~(1U << slot);
+        free_slot(p, c, microbatch, slot);
+    }
+}
+
+static bool run_backward(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step)
+{
+    sim_slots_t *pass = &c->passes[step->microbatch];
+    sim_block_t *slots = slots_of(c, step->microbatch);
+    if (!(step->flags & SIM_STEP_SPLIT))
+        return play(p, c, &c->chunk.backward, &c->chunk.of, slots, pass->is_deferred);
+    pass->waits = true;
+    return play(p, c, &c->chunk.split.backward, &c->chunk.split.of, slots, false);
+}
+
+static bool run_weights(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    c->passes[microbatch].waits = false;
+    if (!play(p, c, &c->chunk.split.weights, &c->chunk.split.of, slots_of(c, microbatch), false))
+        return false;
+    free_let_go(p, c, microbatch);
+    if (p->turns && c == &p->chunks[0])
+        free_let_go(p, &p->chunks[1], microbatch);
+    if (c->passes[microbatch].slots != NULL)
+        maybe_retire(c, microbatch);
+    return true;
 }
 
 /* The first passes up to the limit are deferred: the output layer's input stays in
@@ -340,7 +403,7 @@ void sim_player_release_held(sim_player_t *p)
                 sim_block_t *slots = c->passes[m].slots;
                 if (slots == NULL || slots[tape->ops[k].slot] == SIM_BLOCK_NONE)
                     continue;
-                sim_player_free(p, &c->chunk.tensors[tape->ops[k].tensor],
+                sim_player_free(p, &c->chunk.of.tensors[tape->ops[k].tensor],
                                 slots[tape->ops[k].slot]);
                 slots[tape->ops[k].slot] = SIM_BLOCK_NONE;
                 maybe_retire(c, m);
@@ -358,14 +421,16 @@ bool sim_player_run(sim_player_t *p, const sim_step_t *step)
     case SIM_STEP_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
         start_pass(p, c, step->microbatch);
-        return play(p, c, &c->chunk.forward, slots_of(c, step->microbatch), false);
+        return play(p, c, &c->chunk.forward, &c->chunk.of, slots_of(c, step->microbatch), false);
     case SIM_STEP_BACKWARD:
         p->now.phase = SIM_PHASE_BACKWARD;
-        if (!play(p, c, &c->chunk.backward, slots_of(c, step->microbatch),
-                  c->passes[step->microbatch].is_deferred))
+        if (!run_backward(p, c, step))
             return false;
         maybe_retire(c, step->microbatch);
         return true;
+    case SIM_STEP_WEIGHT_GRAD:
+        p->now.phase = SIM_PHASE_WEIGHT_GRAD;
+        return run_weights(p, c, step->microbatch);
     case SIM_STEP_RECV_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
         return receive(p, c, step->microbatch, SIM_SLOT_INPUT);

@@ -36,6 +36,10 @@ typedef struct {
 typedef struct {
     sim_block_t *slots; /* n_slots of the chunk; owned */
     bool is_deferred;   /* the output layer's weight gradient waits for the flush */
+    bool waits;         /* the gradients of weights are still to be computed */
+    /* Bit i: fixed slot i was let go while gradients of weights, of this pass or of the one that it
+     * was handed to, still read it. */
+    uint8_t let_go;
 } sim_slots_t;
 
 typedef struct {
@@ -68,6 +72,7 @@ typedef struct {
     sim_player_chunk_t *chunks; /* n_chunks; owned */
     uint32_t n_chunks;
     uint32_t n_microbatches;
+    bool turns; /* sim_order_is_turn() */
     sim_order_t order;
     sim_persistent_t persistent;
     sim_block_t *persistent_blocks; /* by persistent buffer; SIM_BLOCK_NONE = not made yet */
@@ -105,6 +110,10 @@ void sim_player_fini(sim_player_t *p);
 /* The same without allocator and device: what is played, but nothing to play it on. */
 base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *scenario,
                                       const sim_place_t *place, base_err_t *err);
+
+/* What the order of a rank at `place` is made from. */
+sim_order_config_t sim_player_order_config(const sim_scenario_t *scenario,
+                                           const sim_place_t *place);
 
 /* The order of passes of a rank at `place`. */
 base_status_t sim_player_order(const sim_scenario_t *scenario, const sim_place_t *place,

@@ -17,7 +17,7 @@ typedef struct {
 
 static void name_pass(recorder_t *r, const sim_moment_t *now)
 {
-    bool in_pass = now->phase == SIM_PHASE_FORWARD || now->phase == SIM_PHASE_BACKWARD;
+    bool in_pass = sim_phase_is_pass((sim_phase_t)now->phase);
     if (in_pass)
         snprintf(r->pass, sizeof(r->pass), "micro-batch %u, chunk %u", now->microbatch, now->chunk);
     else

@@ -91,6 +91,8 @@ static void put_passes(sim_state_t *state, const sim_player_t *p, uint32_t base)
                 continue;
             put(state, (uint64_t)m - base);
             put(state, pass->is_deferred);
+            put(state, pass->waits);
+            put(state, pass->let_go);
             for (uint32_t i = 0; i < chunk->chunk.n_slots; i++)
                 put_block(state, p, pass->slots[i]);
         }
@@ -154,7 +156,8 @@ void sim_repeat_init(sim_repeat_t *repeat, const sim_player_t *p, bool is_on)
         return;
     const sim_scenario_t *s = p->scenario;
     uint64_t group = s->microbatch_group_size_per_virtual_pipeline_stage;
-    uint32_t shift = p->n_chunks > 1 ? (uint32_t)group : 1;
+    bool is_interleaved = p->n_chunks > 1 && !sim_schedule_splits(s->pipeline_schedule);
+    uint32_t shift = is_interleaved ? (uint32_t)group : 1;
     repeat->period = sim_period_find(&p->order, p->n_microbatches, shift);
 }
 

@@ -119,19 +119,26 @@ static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *er
     return BASE_OK;
 }
 
-base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place,
-                               sim_order_t *order_p, base_err_t *err)
+sim_order_config_t sim_player_order_config(const sim_scenario_t *s, const sim_place_t *place)
 {
-    sim_order_config_t config = {
+    bool splits = sim_schedule_splits(s->pipeline_schedule);
+    return (sim_order_config_t){
+        .schedule = s->pipeline_schedule,
         .pp = (uint32_t)s->pipeline_model_parallel_size,
         .pp_rank = place->pp,
         .vpp = s->stages.vpp,
         .n_microbatches = (uint32_t)s->n_microbatches,
-        .group_size = (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
+        .group_size = splits ? 0 : (uint32_t)s->microbatch_group_size_per_virtual_pipeline_stage,
         .overlap_p2p = s->overlap_p2p_communication && s->stages.vpp > 1,
         .overlap_p2p_warmup_flush = s->overlap_p2p_communication_warmup_flush,
         .deallocate_outputs = s->deallocate_pipeline_outputs,
     };
+}
+
+base_status_t sim_player_order(const sim_scenario_t *s, const sim_place_t *place,
+                               sim_order_t *order_p, base_err_t *err)
+{
+    sim_order_config_t config = sim_player_order_config(s, place);
     return sim_order_init(order_p, &config, err);
 }
 
@@ -147,6 +154,8 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
     p->dims.moe.ep_rank = place->ep;
     p->n_chunks = s->stages.vpp;
     p->n_microbatches = (uint32_t)s->n_microbatches;
+    sim_order_config_t config = sim_player_order_config(s, place);
+    p->turns = sim_order_is_turn(&config);
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
     for (uint32_t c = 0; c < p->n_chunks; c++)
         init_chunk(p, c);

@@ -48,7 +48,7 @@ static void put_sample(sim_timeline_t *t)
 
 static bool is_in_pass(const sim_moment_t *m)
 {
-    return m->phase == SIM_PHASE_FORWARD || m->phase == SIM_PHASE_BACKWARD;
+    return sim_phase_is_pass((sim_phase_t)m->phase);
 }
 
 static bool continues(const sim_stretch_t *last, const sim_moment_t *m)

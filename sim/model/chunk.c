@@ -13,8 +13,11 @@
 #include "sim/model/sharding.h"
 #include "sim/model/titan.h"
 #include "sim/model/transformer_layer.h"
+#include "sim/model/weights.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Everything that lives between the two tapes while they are built. */
 typedef struct {
@@ -404,13 +407,15 @@ static void decide_offloads(work_t *w)
     sim_persistent_fini(&persistent);
 }
 
-static void take_tensors(sim_chunk_t *chunk, const sim_builder_t *b)
+/* Both builders' tensors have their categories now. */
+static void take_tensors(sim_chunk_t *chunk, sim_tape_tensors_t *of, sim_builder_t *b)
 {
-    chunk->n_tensors = b->n_built;
-    chunk->n_slots = b->n_slots;
-    chunk->tensors = base_xcalloc(b->n_built, sizeof(*chunk->tensors));
+    sim_builder_finish(b);
+    of->n = b->n_built;
+    of->tensors = base_xcalloc(b->n_built, sizeof(*of->tensors));
     for (uint32_t i = 0; i < b->n_built; i++)
-        chunk->tensors[i] = b->built[i].tensor;
+        of->tensors[i] = b->built[i].tensor;
+    chunk->n_slots = (uint32_t)base_u64_max(chunk->n_slots, b->n_slots);
 }
 
 static void init_titan(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
@@ -420,10 +425,34 @@ static void init_titan(sim_chunk_t *chunk, const sim_scenario_t *scenario, const
     sim_titan_params_init(&chunk->params, scenario, dims, &chunk->place);
     sim_builder_init(&b, persistent);
     sim_titan_build(scenario, dims, &chunk->place, &b, &chunk->forward, &chunk->backward);
-    sim_builder_finish(&b);
-    take_tensors(chunk, &b);
+    take_tensors(chunk, &chunk->of, &b);
     sim_builder_fini(&b);
     chunk->in_bytes = chunk->out_bytes = dims->hidden_bytes;
+}
+
+/* The same passes once more, with the gradients of weights left for later. */
+static void build_split(sim_chunk_t *chunk, const sim_model_t *model)
+{
+    sim_builder_t b;
+    sim_tape_t forward = { 0 };
+    sim_weights_later_t later = { 0 };
+    sim_builder_init(&b, model->b->persistent);
+    work_t w = { .m = *model };
+    w.m.b = &b;
+    w.m.later = &later;
+    work_init(&w, &chunk->place);
+    build_forward(&w, &forward);
+    build_backward(&w, &chunk->split.backward);
+    sim_builder_begin(&b, &chunk->split.weights, false);
+    sim_weights_compute(&w.m);
+    take_tensors(chunk, &chunk->split.of, &b);
+    assert(forward.n_ops == chunk->forward.n_ops &&
+           memcmp(forward.ops, chunk->forward.ops, forward.n_ops * sizeof(*forward.ops)) == 0);
+    chunk->split.borders = later.borders;
+    sim_weights_later_fini(&later);
+    sim_tape_fini(&forward);
+    sim_builder_fini(&b);
+    work_fini(&w);
 }
 
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
@@ -448,8 +477,9 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
         decide_offloads(&w);
     build_forward(&w, &chunk->forward);
     build_backward(&w, &chunk->backward);
-    sim_builder_finish(&b);
-    take_tensors(chunk, &b);
+    take_tensors(chunk, &chunk->of, &b);
+    if (sim_schedule_splits(scenario->pipeline_schedule))
+        build_split(chunk, &w.m);
     sim_builder_fini(&b);
     chunk->in_bytes = w.in_bytes;
     chunk->out_bytes = w.out_bytes;
@@ -461,6 +491,9 @@ void sim_chunk_fini(sim_chunk_t *chunk)
     sim_params_fini(&chunk->params);
     sim_tape_fini(&chunk->forward);
     sim_tape_fini(&chunk->backward);
-    free(chunk->tensors);
+    sim_tape_fini(&chunk->split.backward);
+    sim_tape_fini(&chunk->split.weights);
+    free(chunk->of.tensors);
+    free(chunk->split.of.tensors);
     *chunk = (sim_chunk_t){ 0 };
 }

@@ -1,22 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward and backward tape of one model chunk, and its parameters. */
+ * The tapes of one model chunk, and its parameters. */
 #ifndef SIM_MODEL_CHUNK_H
 #define SIM_MODEL_CHUNK_H
 
 #include "sim/model/params.h"
 #include "sim/model/tape.h"
 
+/* What sim_op_t.tensor of tapes that are played together indexes. */
+typedef struct {
+    sim_tensor_t *tensors; /* n of them, owned */
+    uint32_t n;
+} sim_tape_tensors_t;
+
+/* A backward pass that leaves the gradients of weights for one of their own. The forward tape is
+ * the same. */
+typedef struct {
+    sim_tape_t backward, weights;
+    sim_tape_tensors_t of;
+    uint32_t borders; /* bit i: `weights` reads the tensor in fixed slot i */
+} sim_split_tapes_t;
+
 typedef struct {
     topo_chunk_t place;
     sim_params_t params;
     sim_tape_t forward, backward;
-    sim_tensor_t *tensors; /* what sim_op_t.tensor of both tapes indexes; owned */
-    uint32_t n_tensors;
+    sim_tape_tensors_t of;   /* forward and backward */
+    sim_split_tapes_t split; /* empty unless the schedule splits */
     uint32_t n_slots;
     uint64_t in_bytes, out_bytes; /* hidden states that come from and go to other stages */
 } sim_chunk_t;
 
-/* Build both tapes of the rank at `tp_rank` of its tensor-parallel group. Persistent buffers are
+/* Build the tapes of the rank at `tp_rank` of its tensor-parallel group. Persistent buffers are
  * registered in `persistent`, shared by a rank's chunks.
  */
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,

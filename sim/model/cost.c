@@ -86,6 +86,8 @@ sim_cost_t sim_cost_of(const sim_scenario_t *s, const sim_dims_t *dims)
 typedef struct {
     double forward, backward; /* computation */
     double forward_comm, backward_comm;
+    double weight;   /* of `backward`: gradients of weights that can be left for a later pass */
+    double unhidden; /* messages that run beside them, exposed where they are left */
 } part_t;
 
 static void add(part_t *sum, const part_t *part)
@@ -94,6 +96,8 @@ static void add(part_t *sum, const part_t *part)
     sum->backward += part->backward;
     sum->forward_comm += part->forward_comm;
     sum->backward_comm += part->backward_comm;
+    sum->weight += part->weight;
+    sum->unhidden += part->unhidden;
 }
 
 /* What is recomputed runs forward once more before it runs backward. */
@@ -229,11 +233,12 @@ static part_t column_linear(const sim_cost_t *c, bool fp8, double n, double k)
     const sim_dims_t *d = c->dims;
     double m = (double)d->tokens, local = (double)d->local_tokens;
     linear_t l = linear(c, fp8, m, n, k);
-    part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad };
+    part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad, .weight = l.wgrad };
     uint64_t bytes = d->tokens * (uint64_t)k * (fp8 ? 1 : d->e);
     if (!d->sp) {
         double comm = coll_all_reduce_seconds(&c->network, &c->tp, d->tokens * (uint64_t)k * d->e);
         p.backward_comm = exposed(comm, l.wgrad);
+        p.unhidden = comm - p.backward_comm;
         p.backward += taken_by_messages(c, comm, l.wgrad);
         return p;
     }
@@ -243,6 +248,7 @@ static part_t column_linear(const sim_cost_t *c, bool fp8, double n, double k)
     p.forward = product + cast(c, fp8, local, k, 1);
     p.forward_comm = gather + agree_on_scale(c, fp8);
     p.backward_comm = exposed(gather, l.dgrad) + exposed(scatter, l.wgrad);
+    p.unhidden = scatter - exposed(scatter, l.wgrad);
     if (c->scenario->tp_comm_overlap) {
         p.forward += split_matmul(c, fp8, m, n, k, (double)d->tp) - product;
         p.forward_comm += exposed_beside_parts(gather, product, (double)d->tp) - gather;
@@ -262,7 +268,7 @@ static part_t row_linear(const sim_cost_t *c, bool fp8, double n, double k)
     const sim_dims_t *d = c->dims;
     double m = (double)d->tokens, e = (double)d->e;
     linear_t l = linear(c, fp8, m, n, k);
-    part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad };
+    part_t p = { .forward = l.forward, .backward = l.dgrad + l.wgrad, .weight = l.wgrad };
     uint64_t elements = d->tokens * (uint64_t)n;
     if (!d->sp) {
         p.forward_comm = coll_all_reduce_seconds(&c->network, &c->tp, elements * d->e);
@@ -367,7 +373,9 @@ static part_t mla(const sim_cost_t *c, bool fp8)
     part_t sum = { 0 };
     part_t up = { 0 };
     linear_t down = linear(c, fp8, rows, (double)(a->kv_rank + a->rope_dim + a->q_rank), h);
-    add_linear(&sum, (part_t){ .forward = down.forward, .backward = down.dgrad + down.wgrad });
+    add_linear(&sum, (part_t){ .forward = down.forward,
+                               .backward = down.dgrad + down.wgrad,
+                               .weight = down.wgrad });
     add_linear(&up,
                column_linear(c, fp8, heads * (double)(a->nope_dim + a->v_dim), (double)a->kv_rank));
     add_linear(&up, column_linear(c, fp8, heads * (double)a->qk_dim,
@@ -419,7 +427,8 @@ static part_t experts(const sim_cost_t *c, bool fp8, const sim_moe_rows_t *rows)
     linear_t fc1 = linear(c, fp8, n, (double)c->dims->gate * ffn, h);
     linear_t fc2 = linear(c, fp8, n, h, ffn);
     part_t sum = { .forward = fc1.forward + fc2.forward,
-                   .backward = fc1.dgrad + fc1.wgrad + fc2.dgrad + fc2.wgrad };
+                   .backward = fc1.dgrad + fc1.wgrad + fc2.dgrad + fc2.wgrad,
+                   .weight = fc1.wgrad + fc2.wgrad };
     /* Each expert's weights are read, however few its rows. */
     double weights = touch(c, (double)e->n_local * ((double)c->dims->gate + 1) * ffn * h *
                                   (fp8 ? 1 : (double)c->dims->e));
@@ -567,6 +576,10 @@ static part_t output(const sim_cost_t *c)
 {
     const sim_dims_t *d = c->dims;
     part_t sum = column_linear(c, false, (double)d->vocab_tp, (double)d->h);
+    /* The layer is Megatron-LM's own, which leaves nothing where the others are Transformer
+     * Engine's (sim/model/weights.h). */
+    if (d->te)
+        sum.weight = sum.unhidden = 0;
     double logits = (double)d->tokens * (double)d->vocab_tp;
     double reads = c->scenario->cross_entropy_loss_fusion ? 3 : 8;
     add_linear(&sum, (part_t){ .forward = touch(c, logits * 4 * reads),
@@ -637,7 +650,11 @@ sim_pass_cost_t sim_cost_pass(const sim_cost_t *c, const topo_chunk_t *chunk)
     return (sim_pass_cost_t){ .forward = sum.forward + sum.forward_comm,
                               .backward = sum.backward + sum.backward_comm,
                               .forward_comm = sum.forward_comm,
-                              .backward_comm = sum.backward_comm };
+                              .backward_comm = sum.backward_comm,
+                              .input_grad =
+                                  sum.backward - sum.weight + sum.backward_comm + sum.unhidden,
+                              .input_grad_comm = sum.backward_comm + sum.unhidden,
+                              .weight_grad = sum.weight };
 }
 
 /* Adam reads gradient, main parameter and both moments and writes the latter three, and the 16-bit

@@ -13,6 +13,8 @@
 typedef struct {
     double forward, backward;           /* whole passes, exposed communication included */
     double forward_comm, backward_comm; /* exposed communication in them */
+    /* A backward pass in two: without the gradients of weights, and those. */
+    double input_grad, input_grad_comm, weight_grad;
 } sim_pass_cost_t;
 
 typedef struct {

@@ -9,6 +9,7 @@
 #include "sim/model/projection.h"
 #include "sim/model/software.h"
 #include "sim/model/t5.h"
+#include "sim/model/weights.h"
 
 enum { INDEX_BYTES = 8 }; /* torch.int64 */
 
@@ -237,7 +238,9 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *we
     sim_ref_t d_logits = cross_entropy_backward(m, save);
     m->b->module = SIM_MOD_OUTPUT;
     sim_tell(m, SIM_UNIT_BACKWARD, SIM_UNIT_HEAD);
-    if (d->sp && !sim_is_frozen(m))
+    /* The output layer is Megatron-LM's own also where the others are Transformer Engine's. */
+    bool leaves_weight = sim_leaves_weights(m) && !d->te;
+    if (d->sp && !sim_is_frozen(m) && !leaves_weight)
         sim_persist(m->b, SIM_MOD_OUTPUT, "mpu_buffer", d->full_hidden_bytes);
     sim_torch_gemm(m);
     sim_ref_t g = sim_new(m->b, "d_ln_out", d->full_hidden_bytes);
@@ -255,6 +258,12 @@ sim_ref_t sim_loss_backward(sim_model_t *m, sim_loss_save_t *save, sim_ref_t *we
     if (defers) {
         sim_defer(m->b, save->ln_out);
         sim_defer(m->b, d_logits);
+    } else if (leaves_weight) {
+        sim_weight_work_t work = sim_weight_work(m, false);
+        work.gather_bytes = d->sp ? d->full_hidden_bytes : 0;
+        sim_weight_operand(m, &work, save->ln_out);
+        sim_weight_operand(m, &work, d_logits);
+        sim_weight_later(m, &work);
     } else {
         sim_drop(m->b, save->ln_out);
         sim_drop(m->b, d_logits);

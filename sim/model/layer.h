@@ -23,6 +23,8 @@ typedef struct {
      * far, to which every layer adds. */
     const sim_dims_t *encoder_d, *cross_d;
     sim_ref_t context, d_context;
+    /* Gradients of weights that are left for a pass of their own; borrowed; NULL = none are. */
+    struct sim_weights_later *later;
     bool has_units; /* tell of the units of fully sharded data parallelism */
 } sim_model_t;
 

@@ -6,6 +6,7 @@
 #include "sim/model/projection.h"
 #include "sim/model/quant.h"
 #include "sim/model/software.h"
+#include "sim/model/weights.h"
 #include "sim/model/workspace.h"
 
 #include <inttypes.h>
@@ -208,6 +209,21 @@ sim_ref_t sim_norm_linear_forward(sim_model_t *m, sim_norm_linear_t *save, sim_r
     return out;
 }
 
+/* Megatron-LM's own linears gather their input when the gradient of the weight is computed. */
+static bool gathers_later(const sim_model_t *m)
+{
+    return sim_leaves_weights(m) && m->d->sp && !m->d->te;
+}
+
+/* A tensor that the weight's gradient may read. */
+static void done_with(sim_model_t *m, sim_weight_work_t *work, sim_ref_t ref, bool is_read)
+{
+    if (is_read)
+        sim_weight_operand(m, work, ref);
+    else
+        sim_drop(m->b, ref);
+}
+
 sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_ref_t d_out,
                                    uint64_t rows)
 {
@@ -225,7 +241,7 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
         if (m->d->sp && !frozen)
             gathered_q =
                 sim_gather_for_wgrad(m, "ln_out_gathered", full_elements(m), has_user_buffers(m));
-    } else if (!frozen) {
+    } else if (!frozen && !gathers_later(m)) {
         gathered = gather(m, "ln_out_gathered");
     }
     gemm(m);
@@ -236,19 +252,27 @@ sim_ref_t sim_norm_linear_backward(sim_model_t *m, sim_norm_linear_t *save, sim_
                             ? sim_new(m->b, "d_ln_out_local", m->d->hidden_bytes)
                             : SIM_REF_NONE;
     sim_ref_t wgrad = sim_weight_grad(m, rows, m->d->h);
-    sim_drop(m->b, save->ln_out);
+    sim_weight_work_t work = sim_weight_work(m, false);
+    work.gather_bytes = gathers_later(m) ? m->d->full_hidden_bytes : 0;
+    bool is_gathered = gathered != SIM_REF_NONE || gathered_q.row != SIM_REF_NONE ||
+                       gathered_q.col != SIM_REF_NONE;
+    if (is_gathered)
+        sim_drop(m->b, save->ln_out);
+    else
+        sim_weight_operand(m, &work, save->ln_out);
     sim_drop(m->b, save->weight);
-    sim_drop(m->b, gathered);
-    sim_drop_quantized(m, &gathered_q);
+    sim_weight_operand(m, &work, gathered);
+    sim_weight_operands(m, &work, &gathered_q);
     sim_drop(m->b, d_adapter); /* added to the other in place */
     sim_ref_t dx = sim_new(m->b, "d_x", m->d->hidden_bytes);
     sim_drop(m->b, d_full);
     sim_drop(m->b, d_local);
     sim_drop(m->b, save->x);
     sim_drop(m->b, save->stat);
-    sim_drop_quantized(m, &d_out_q);
-    sim_drop(m->b, d_out);
+    sim_weight_operands(m, &work, &d_out_q);
+    done_with(m, &work, d_out, !fp8);
     sim_drop(m->b, wgrad);
+    sim_weight_later(m, &work);
     return dx;
 }
 
@@ -342,6 +366,8 @@ sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_re
     }
     if (sim_is_fp8(m))
         d_out_q = fp8_row_grad(m);
+    else if (gathers_later(m))
+        gathered = sim_new(m->b, "d_out_gathered", m->d->full_hidden_bytes);
     else
         gathered = gather(m, "d_out_gathered");
     gemm(m);
@@ -350,12 +376,15 @@ sim_ref_t sim_row_linear_backward(sim_model_t *m, sim_row_linear_t *save, sim_re
     if (sim_is_fp8(m) && saves_original(m) && !sim_is_frozen(m))
         x_q = sim_quantize(m, "linear_in_fp8", in_bytes / m->d->e, false, true);
     sim_ref_t wgrad = sim_weight_grad(m, m->d->h, cols);
-    sim_drop(m->b, gathered);
-    sim_drop_quantized(m, &x_q);
-    sim_drop_quantized(m, &d_out_q);
-    sim_drop(m->b, save->x);
+    sim_weight_work_t work = sim_weight_work(m, false);
+    bool reads_x = x_q.row == SIM_REF_NONE && x_q.col == SIM_REF_NONE;
+    sim_weight_operand(m, &work, gathered);
+    sim_weight_operands(m, &work, &x_q);
+    sim_weight_operands(m, &work, &d_out_q);
+    done_with(m, &work, save->x, reads_x);
     sim_drop(m->b, save->weight);
-    sim_drop(m->b, d_out);
+    done_with(m, &work, d_out, !sim_is_fp8(m) && gathered == SIM_REF_NONE);
     sim_drop(m->b, wgrad);
+    sim_weight_later(m, &work);
     return dx;
 }

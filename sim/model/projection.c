@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/model/adapter.h"
 #include "sim/model/quant.h"
+#include "sim/model/weights.h"
 #include "sim/model/workspace.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ sim_ref_t sim_norm_backward(sim_model_t *m, sim_norm_save_t *save, sim_ref_t d_o
     return dx;
 }
 
-static void gemm(sim_model_t *m, bool is_grouped)
+void sim_linear_gemm(sim_model_t *m, bool is_grouped)
 {
     if (!m->d->te) {
         sim_torch_gemm(m);
@@ -82,7 +83,7 @@ static sim_ref_t gather(sim_model_t *m, const char *name, uint64_t bytes)
 
 static sim_ref_t product(sim_model_t *m, const sim_linear_dims_t *d, const char *out_name)
 {
-    gemm(m, d->n_weights > 0);
+    sim_linear_gemm(m, d->n_weights > 0);
     if (d->full_out_bytes == 0)
         return sim_new(m->b, out_name, d->out_bytes);
     sim_ref_t full = sim_new(m->b, "linear_out_full", d->full_out_bytes);
@@ -276,10 +277,22 @@ static operands_t fp8_operands(sim_model_t *m, const sim_linear_dims_t *d)
     return o;
 }
 
+/* Megatron-LM's own linears gather the input when the gradient of the weight is computed, and what
+ * the gradient of the output was gathered into stays until then. */
+static operands_t local_operands_for_later(sim_model_t *m, const sim_linear_dims_t *d)
+{
+    return (operands_t){ { SIM_REF_NONE, SIM_REF_NONE },
+                         { SIM_REF_NONE, SIM_REF_NONE },
+                         sim_new(m->b, "d_out_gathered", d->full_out_bytes),
+                         SIM_REF_NONE };
+}
+
 static operands_t make_operands(sim_model_t *m, const sim_linear_dims_t *d)
 {
     if (sim_is_fp8(m))
         return fp8_operands(m, d);
+    if (sim_leaves_weights(m) && !m->d->te)
+        return local_operands_for_later(m, d);
     return (operands_t){ { SIM_REF_NONE, SIM_REF_NONE },
                          { SIM_REF_NONE, SIM_REF_NONE },
                          gather(m, "d_out_gathered", d->full_out_bytes),
@@ -287,11 +300,35 @@ static operands_t make_operands(sim_model_t *m, const sim_linear_dims_t *d)
                                           : gather(m, "linear_in_gathered", d->full_in_bytes) };
 }
 
+static sim_weight_work_t weight_work(const sim_model_t *m, const sim_linear_dims_t *d)
+{
+    sim_weight_work_t work = sim_weight_work(m, d->n_weights > 0);
+    work.gather_bytes = m->d->te ? 0 : d->full_in_bytes;
+    return work;
+}
+
+/* Whether the product reads the input as it was saved. */
+static bool reads_saved(const operands_t *o)
+{
+    return o->x_full == SIM_REF_NONE && o->x.row == SIM_REF_NONE && o->x.col == SIM_REF_NONE;
+}
+
+/* Drop the gradient of the output, or keep what the product reads of it. */
+static void done_with_d_out(sim_model_t *m, sim_weight_work_t *work, operands_t *o, sim_ref_t d_out)
+{
+    bool is_read = !sim_is_fp8(m) && o->d_out_full == SIM_REF_NONE;
+    sim_weight_operands(m, work, &o->d_out);
+    if (is_read)
+        sim_weight_operand(m, work, d_out);
+    else
+        sim_drop(m->b, d_out);
+}
+
 /* The gradient of the input (scattered where the input was gathered) and the weight's. */
 static sim_ref_t linear_grads(sim_model_t *m, const sim_linear_dims_t *d, const char *in_grad_name,
                               sim_ref_t *full_p, sim_ref_t *wgrad_p)
 {
-    gemm(m, d->n_weights > 0);
+    sim_linear_gemm(m, d->n_weights > 0);
     *full_p = sim_new(m->b, "d_linear_in_full", d->full_in_bytes);
     sim_ref_t dx = sim_new(m->b, in_grad_name, d->in_bytes);
     *wgrad_p = weight_grad(m, d);
@@ -310,15 +347,21 @@ sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_li
     }
     operands_t o = make_operands(m, d);
     sim_ref_t dx = linear_grads(m, d, in_grad_name, &full, &wgrad);
+    sim_weight_work_t work = weight_work(m, d);
+    bool saved = reads_saved(&o);
     sim_drop(m->b, d_adapter); /* added to the other in place */
-    sim_drop(m->b, o.x_full);
-    sim_drop_quantized(m, &o.x);
-    sim_drop(m->b, o.d_out_full);
+    sim_weight_operand(m, &work, o.x_full);
+    sim_weight_operands(m, &work, &o.x);
+    sim_weight_operand(m, &work, o.d_out_full);
+    if (saved) {
+        sim_weight_operand(m, &work, save->x);
+        save->x = SIM_REF_NONE;
+    }
     sim_linear_forget(m, save);
     sim_drop(m->b, full);
-    sim_drop_quantized(m, &o.d_out);
-    sim_drop(m->b, d_out);
+    done_with_d_out(m, &work, &o, d_out);
     sim_drop(m->b, wgrad);
+    sim_weight_later(m, &work);
     return dx;
 }
 
@@ -394,18 +437,24 @@ sim_ref_t sim_normed_linear_backward(sim_model_t *m, const sim_linear_dims_t *d,
     }
     operands_t o = make_operands(m, d);
     sim_ref_t d_normed = linear_grads(m, d, "d_ln_out", &full, &wgrad);
+    sim_weight_work_t work = weight_work(m, d);
+    if (reads_saved(&o)) {
+        sim_weight_operand(m, &work, save->ln_out);
+        save->ln_out = SIM_REF_NONE;
+    }
     sim_forget(m, &save->ln_out);
     sim_forget(m, &save->weight);
-    sim_drop(m->b, o.x_full);
-    sim_drop_quantized(m, &o.x);
+    sim_weight_operand(m, &work, o.x_full);
+    sim_weight_operands(m, &work, &o.x);
     sim_drop(m->b, d_adapter); /* added to the other in place */
     sim_ref_t dx = sim_new(m->b, in_grad_name, d->in_bytes);
     sim_drop(m->b, full);
     sim_drop(m->b, d_normed);
     sim_forget(m, &save->x);
     sim_forget(m, &save->stat);
-    sim_drop_quantized(m, &o.d_out);
-    sim_drop(m->b, d_out);
+    done_with_d_out(m, &work, &o, d_out);
+    sim_weight_operand(m, &work, o.d_out_full);
     sim_drop(m->b, wgrad);
+    sim_weight_later(m, &work);
     return dx;
 }

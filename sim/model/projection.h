@@ -69,6 +69,9 @@ sim_ref_t sim_normed_linear_backward(sim_model_t *m, const sim_linear_dims_t *d,
                                      sim_norm_linear_t *save, sim_ref_t d_out,
                                      const char *in_grad_name);
 
+/* Touch the workspaces of a product; those of a grouped one are one for each stream. */
+void sim_linear_gemm(sim_model_t *m, bool is_grouped);
+
 /* *t_p <- a new tensor, then drop the old one. */
 void sim_replace(sim_model_t *m, sim_ref_t *t_p, const char *name, uint64_t bytes);
 

@@ -51,6 +51,7 @@ void sim_builder_begin(sim_builder_t *b, sim_tape_t *tape, bool in_forward)
 {
     b->tape = tape;
     b->in_forward = in_forward;
+    b->n_tapes++;
 }
 
 static void push(sim_builder_t *b, sim_op_t op)
@@ -104,7 +105,7 @@ static sim_ref_t new_tensor(sim_builder_t *b, uint8_t category, const char *name
                     .module = b->module },
         .refs = 1,
         .slot = take_slot(b),
-        .in_forward = b->in_forward,
+        .made_in = b->n_tapes,
     };
     sim_ref_t ref = add_built(b, built);
     push(b, (sim_op_t){ .kind = SIM_OP_ALLOC,
@@ -136,7 +137,7 @@ sim_ref_t sim_given(sim_builder_t *b, uint32_t slot, const char *name, uint64_t 
                                         .module = SIM_MOD_PIPELINE },
                             .refs = 1,
                             .slot = slot,
-                            .in_forward = b->in_forward,
+                            .made_in = b->n_tapes,
                         });
 }
 
@@ -159,7 +160,7 @@ void sim_drop(sim_builder_t *b, sim_ref_t ref)
         return;
     if (built->tensor.category == CAT_OPEN)
         built->tensor.category =
-            built->in_forward && !b->in_forward ? SIM_CAT_ACTIVATIONS : SIM_CAT_TEMPORARY;
+            built->made_in < b->n_tapes ? SIM_CAT_ACTIVATIONS : SIM_CAT_TEMPORARY;
     if (built->slot < SIM_N_SLOTS_FIXED)
         return; /* the player frees what crosses the border of a stage */
     if (!built->is_discarded)

@@ -86,7 +86,7 @@ typedef struct {
     sim_tensor_t tensor;
     uint32_t refs;
     uint32_t slot;
-    bool in_forward;   /* made by the forward tape */
+    uint8_t made_in;   /* number of the tape, from 1 */
     bool is_discarded; /* referenced, but without memory for now */
 } sim_built_t;
 
@@ -98,16 +98,18 @@ typedef struct {
     uint32_t *free_slots; /* stack of slots that can be taken again; owned */
     uint32_t n_free_slots, cap_free_slots;
     uint32_t n_slots;
-    uint16_t layer; /* given to new tensors */
-    uint8_t module; /* given to new tensors */
-    uint8_t stream; /* given to new tensors */
+    uint16_t layer;  /* given to new tensors */
+    uint8_t module;  /* given to new tensors */
+    uint8_t stream;  /* given to new tensors */
+    uint8_t n_tapes; /* begun so far */
     bool in_forward;
 } sim_builder_t;
 
 void sim_builder_init(sim_builder_t *b, sim_persistent_t *persistent);
 void sim_builder_fini(sim_builder_t *b);
 
-/* Write to `tape` from now on; `in_forward` tells which pass it is. */
+/* Write to `tape` from now on; `in_forward` tells which pass it is. Tensors that a later tape drops
+ * are activations. */
 void sim_builder_begin(sim_builder_t *b, sim_tape_t *tape, bool in_forward);
 
 /* Allocate a tensor with one reference. The category is decided when the tapes are complete: saved

@@ -25,7 +25,7 @@ static void __attribute__((format(printf, 2, 3))) append(text_t *t, const char *
 
 bool sim_moment_is_in_pass(const sim_moment_t *moment)
 {
-    return moment->phase == SIM_PHASE_FORWARD || moment->phase == SIM_PHASE_BACKWARD;
+    return sim_phase_is_pass((sim_phase_t)moment->phase);
 }
 
 const char *sim_moment_words(const sim_moment_t *m, bool has_chunks,
@@ -54,6 +54,7 @@ const char *sim_moment_short(const sim_moment_t *m, bool has_chunks,
         [SIM_PHASE_OPTIMIZER_BUILD] = "optim build",
         [SIM_PHASE_FORWARD] = "fwd",
         [SIM_PHASE_BACKWARD] = "bwd",
+        [SIM_PHASE_WEIGHT_GRAD] = "wgrad",
         [SIM_PHASE_GRAD_SYNC] = "grad sync",
         [SIM_PHASE_OPTIMIZER_STEP] = "step",
     };

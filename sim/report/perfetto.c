@@ -40,7 +40,7 @@ typedef struct {
     bool has_events;
     uint32_t vpp, n_microbatches, n_iterations;
     bool *is_shown;                /* by stage; owned */
-    pass_t *passes;                /* of the stage at hand: backward, chunk, micro-batch; owned */
+    pass_t *passes;                /* of the stage at hand: kind, chunk, micro-batch; owned */
     const sim_span_t *first, *end; /* spans of the stage */
 } trace_t;
 
@@ -89,14 +89,30 @@ static void put_mark(trace_t *t, uint32_t rank, const char *name, uint64_t bytes
 
 /* ---- the stage's passes ---- */
 
-static pass_t *pass_of(const trace_t *t, bool is_backward, uint32_t chunk, uint32_t microbatch)
+typedef enum { FORWARD, BACKWARD, WEIGHT_GRAD, N_PASS_KINDS } pass_kind_t;
+
+static pass_t *pass_of(const trace_t *t, pass_kind_t kind, uint32_t chunk, uint32_t microbatch)
 {
-    return &t->passes[((size_t)is_backward * t->vpp + chunk) * t->n_microbatches + microbatch];
+    return &t->passes[((size_t)kind * t->vpp + chunk) * t->n_microbatches + microbatch];
 }
 
 static size_t n_passes(const trace_t *t)
 {
-    return 2 * (size_t)t->vpp * t->n_microbatches;
+    return (size_t)N_PASS_KINDS * t->vpp * t->n_microbatches;
+}
+
+static bool is_pass(const sim_span_t *s)
+{
+    return s->kind == SIM_SPAN_FORWARD || s->kind == SIM_SPAN_BACKWARD ||
+           s->kind == SIM_SPAN_WEIGHT_GRAD;
+}
+
+static pass_t *pass_of_span(const trace_t *t, const sim_span_t *s)
+{
+    pass_kind_t kind = s->kind == SIM_SPAN_FORWARD    ? FORWARD
+                       : s->kind == SIM_SPAN_BACKWARD ? BACKWARD
+                                                      : WEIGHT_GRAD;
+    return pass_of(t, kind, s->chunk, s->microbatch);
 }
 
 static void find_passes(trace_t *t, uint32_t stage)
@@ -108,8 +124,8 @@ static void find_passes(trace_t *t, uint32_t stage)
     while (s < end && s->pp_rank != stage)
         s++;
     for (t->first = s; s < end && s->pp_rank == stage; s++) {
-        if (s->kind == SIM_SPAN_FORWARD || s->kind == SIM_SPAN_BACKWARD)
-            pass_of(t, s->kind == SIM_SPAN_BACKWARD, s->chunk, s->microbatch)->span = s;
+        if (is_pass(s))
+            pass_of_span(t, s)->span = s;
     }
     t->end = s;
     for (size_t i = 0; i < time->n_arrows; i++) {
@@ -117,9 +133,11 @@ static void find_passes(trace_t *t, uint32_t stage)
         if (!t->is_shown[a->from_pp_rank] || !t->is_shown[a->to_pp_rank])
             continue;
         if (a->to_pp_rank == stage)
-            pass_of(t, a->is_backward, a->to_chunk, a->microbatch)->arrives = (uint32_t)i;
+            pass_of(t, a->is_backward ? BACKWARD : FORWARD, a->to_chunk, a->microbatch)->arrives =
+                (uint32_t)i;
         if (a->from_pp_rank == stage)
-            pass_of(t, a->is_backward, a->from_chunk, a->microbatch)->leaves = (uint32_t)i;
+            pass_of(t, a->is_backward ? BACKWARD : FORWARD, a->from_chunk, a->microbatch)->leaves =
+                (uint32_t)i;
     }
 }
 
@@ -141,8 +159,7 @@ static void put_arrow(trace_t *t, const char *kind, uint32_t rank, uint64_t at_n
 static void put_pass(trace_t *t, const sim_span_t *s, uint32_t rank, uint32_t iteration,
                      uint64_t offset_ns)
 {
-    bool is_backward = s->kind == SIM_SPAN_BACKWARD;
-    const pass_t *pass = pass_of(t, is_backward, s->chunk, s->microbatch);
+    const pass_t *pass = pass_of_span(t, s);
     fprintf(t->out,
             ",\"name\":\"%s %" PRIu32 "\",\"args\":{\"microbatch\":%" PRIu32
             ",\"chunk\":%u,\"iteration\":%" PRIu32 "}}",
@@ -156,9 +173,7 @@ static void put_pass(trace_t *t, const sim_span_t *s, uint32_t rank, uint32_t it
 
 static int track_of(const sim_span_t *s)
 {
-    bool computes = s->kind == SIM_SPAN_FORWARD || s->kind == SIM_SPAN_BACKWARD ||
-                    s->kind == SIM_SPAN_OPTIMIZER;
-    return computes ? TRACK_COMPUTE : TRACK_COMMUNICATION;
+    return is_pass(s) || s->kind == SIM_SPAN_OPTIMIZER ? TRACK_COMPUTE : TRACK_COMMUNICATION;
 }
 
 static void put_spans(trace_t *t, uint32_t rank)
@@ -169,7 +184,7 @@ static void put_spans(trace_t *t, uint32_t rank)
             uint64_t ns = s->end_ns - s->begin_ns;
             begin_event(t, "X", rank, track_of(s), offset_ns + s->begin_ns);
             fprintf(t->out, ",\"dur\":%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
-            if (s->kind == SIM_SPAN_FORWARD || s->kind == SIM_SPAN_BACKWARD)
+            if (is_pass(s))
                 put_pass(t, s, rank, iteration, offset_ns);
             else
                 fprintf(t->out, ",\"name\":\"%s\"}", sim_span_name((sim_span_kind_t)s->kind));
@@ -186,12 +201,15 @@ static bool has_phase(const sim_stretch_t *s, sim_phase_t phase)
 
 static pass_t *pass_of_stretch(const trace_t *t, const sim_stretch_t *s)
 {
-    bool is_backward = has_phase(s, SIM_PHASE_BACKWARD);
-    if (!is_backward && !has_phase(s, SIM_PHASE_FORWARD))
+    pass_kind_t kind = has_phase(s, SIM_PHASE_FORWARD)       ? FORWARD
+                       : has_phase(s, SIM_PHASE_BACKWARD)    ? BACKWARD
+                       : has_phase(s, SIM_PHASE_WEIGHT_GRAD) ? WEIGHT_GRAD
+                                                             : N_PASS_KINDS;
+    if (kind == N_PASS_KINDS)
         return NULL;
     if (s->first_microbatch != s->last_microbatch || s->first_chunk != s->last_chunk)
         return NULL;
-    return pass_of(t, is_backward, s->first_chunk, s->first_microbatch);
+    return pass_of(t, kind, s->first_chunk, s->first_microbatch);
 }
 
 /* A pass may come in pieces, such as a receive that is posted early: the longest is the pass. */

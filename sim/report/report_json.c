@@ -265,7 +265,7 @@ static json_t *alive_json(const sim_rank_result_t *r)
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->n_alive; i++) {
         const sim_alive_t *a = &r->alive[i];
-        bool in_pass = a->phase == SIM_PHASE_FORWARD || a->phase == SIM_PHASE_BACKWARD;
+        bool in_pass = sim_phase_is_pass((sim_phase_t)a->phase);
         json_t *one = json_object();
         set_text(one, "name", a->name);
         set_uint(one, "bytes", a->block_bytes);

@@ -421,6 +421,30 @@ static void resolve_batch(sim_import_t *import, uint64_t dp)
         require(import, "seq-length");
 }
 
+/* Zero bubble schedules, arguments of sail-sg's fork (megatron/core/zbpp_utils.py,
+ * validate_arguments()). The number of passes in flight of the one without a V is searched for by
+ * the fork unless it is given: as many as stages is ZB1P, which has the in-flight counts and the
+ * bubble of ZB-H1. */
+static void resolve_schedule(sim_import_t *import, uint64_t pp)
+{
+    const char *setup = value_of(import, "zero-bubble-v-schedule-mem-setup");
+    if (given(import, "zero-bubble-v-schedule")) {
+        bool is_zb = setup == NULL || strcmp(setup, "zb") == 0;
+        if (!is_zb && strcmp(setup, "half") != 0 && strcmp(setup, "min") != 0)
+            refuse(import, find(import, "zero-bubble-v-schedule-mem-setup"));
+        char *name = is_zb ? base_xstrdup("zbv") : base_xasprintf("v-%s", setup);
+        emit(import, "parallel", "pipeline_schedule", name,
+             setup != NULL ? "zero-bubble-v-schedule-mem-setup" : "zero-bubble-v-schedule", NULL);
+        free(name);
+    } else if (given(import, "enable-zero-bubble")) {
+        if (number_of(import, "zero-bubble-max-pending-backward", 0) == pp)
+            emit(import, "parallel", "pipeline_schedule", "zb-h1",
+                 "zero-bubble-max-pending-backward", "ZB1P: in flight as in ZB-H1");
+        else
+            refuse(import, find(import, "enable-zero-bubble"));
+    }
+}
+
 static void resolve_parallel(sim_import_t *import)
 {
     uint64_t tp = number_of(import, "tensor-model-parallel-size", 1);
@@ -439,6 +463,7 @@ static void resolve_parallel(sim_import_t *import)
     if (number_of(import, "wgrad-deferral-limit", 0) > 0)
         emit_u64(import, "parallel", "wgrad_deferral_limit",
                  number_of(import, "wgrad-deferral-limit", 0), "wgrad-deferral-limit", NULL);
+    resolve_schedule(import, pp);
     resolve_batch(import, dp);
 }
 

@@ -71,6 +71,10 @@ static const row_t keys[] = {
     { "overlap-p2p-communication", NULL, false, NULL, NULL },
     { "defer-embedding-wgrad-compute", NULL, false, "parallel.defer_embedding_wgrad_compute", NULL },
     { "wgrad-deferral-limit=", NULL, false, NULL, NULL },
+    { "enable-zero-bubble", NULL, false, NULL, NULL },
+    { "zero-bubble-v-schedule", NULL, false, NULL, NULL },
+    { "zero-bubble-v-schedule-mem-setup=", NULL, false, NULL, NULL },
+    { "zero-bubble-max-pending-backward=", NULL, false, NULL, NULL },
     { "tp-comm-overlap", NULL, false, "parallel.tp_comm_overlap", NULL },
     { "micro-batch-size=", NULL, false, "train.micro_batch_size", NULL },
     { "global-batch-size=", NULL, false, NULL, NULL },
@@ -251,6 +255,11 @@ static const row_t unsupported[] = {
     { "hybrid-context-parallel", NULL, false, NULL, NULL },
     { "use-nccl-ub", "nccl_ub", false, NULL, NULL },
     { "delay-wgrad-compute", NULL, false, NULL, NULL },
+    { "enable-1f1b-v", NULL, false, NULL, NULL },
+    { "interleave-group-size=", NULL, false, NULL, "0" },
+    { "num-seq-splits=", NULL, false, NULL, "1" },
+    { "enable-optimizer-post-validation", NULL, false, NULL, NULL },
+    { "offload-chunk-num=", NULL, false, NULL, "0" },
     { "ddp-reduce-scatter-with-fp32-accumulation", NULL, false, NULL, NULL },
     { "ddp-param-name-patterns-for-fp32-local-accumulation*", NULL, false, NULL, NULL },
     { "no-clone-scatter-output-in-embedding", "clone_scatter_output_in_embedding", true, NULL, NULL },
@@ -396,6 +405,10 @@ static const struct {
 /* Data, logging, checkpoints, learning rate, inference, fault tolerance, other model families'
  * scripts, and numerics that change no tensor's size or life. */
 static const char no_effect[] =
+    "enable-zb-runtime no-pre-communication-optimization allow-padding-num-layers "
+    "enable-exactly-numeric-match zero-bubble-pipeline-timers-start-iter= "
+    "zero-bubble-pipeline-timers-end-iter= zero-bubble-adaptive-memory-limit-percentile= "
+    "profile-memory-iter= "
     "fine-grained-offloading-max-inflight-offloads= cpu-offloading-retain-pinned-cpu-buffers "
     "mamba-inference-conv-states-dtype= mamba-inference-ssm-states-dtype= moe-router-num-groups= moe-router-group-topk= moe-router-topk-scaling-factor= "
     "moe-router-bias-update-rate= moe-router-force-load-balancing moe-router-topk-limited-devices= "

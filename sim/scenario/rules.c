@@ -648,6 +648,7 @@ static const sim_rule_t rules[] = {
     { "tp_comm_overlap sequence_parallel tensor_model_parallel_size", "tp_comm_overlap needs sequence_parallel", user_buffers_need_sequence_parallel },
     { "global_batch_size micro_batch_size world_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size", "global_batch_size is a multiple of micro_batch_size * data parallel size", batch_is_divisible },
     { "microbatch_group_size_per_virtual_pipeline_stage global_batch_size micro_batch_size world_size virtual_pipeline_model_parallel_size pipeline_model_parallel_size", "micro-batches can be grouped for the interleaved schedule", microbatch_groups_fit },
+    { "pipeline_schedule pipeline_model_parallel_size global_batch_size micro_batch_size world_size gradient_accumulation_fusion overlap_grad_reduce untie_embeddings_and_output_weights defer_embedding_wgrad_compute tp_comm_overlap microbatch_group_size_per_virtual_pipeline_stage overlap_p2p_communication_warmup_flush use_megatron_fsdp use_torch_fsdp2 scheme fine_grained_activation_offloading mtp_num_layers model_type", "schedules that split the backward pass have a pipeline and fused gradients", sim_rule_backward_can_be_split },
     { "preset hf_config", "preset or hf_config, not both", one_description },
     { "fp16 bf16", "bf16 or fp16, not both", one_precision },
     { "fp4 fp4_param_gather fp8 bf16 gpu tp_comm_overlap", "fp4 needs Blackwell and goes without fp8", fp4_is_possible },

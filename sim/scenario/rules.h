@@ -61,6 +61,9 @@ void sim_rule_titan_parallel(sim_rule_context_t *context);
 void sim_rule_titan_checkpoints(sim_rule_context_t *context);
 void sim_rule_titan_is_no_megatron(sim_rule_context_t *context);
 
+/* Rules of pipeline schedules. */
+void sim_rule_backward_can_be_split(sim_rule_context_t *context);
+
 /* Rules of adapters. */
 void sim_rule_adapters_can_be_split(sim_rule_context_t *context);
 void sim_rule_adapters_have_layers(sim_rule_context_t *context);

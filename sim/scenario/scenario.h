@@ -9,6 +9,7 @@
 #include "sim/base/diag.h"
 #include "sim/base/err.h"
 #include "sim/scenario/routing.h"
+#include "sim/scenario/schedules.h"
 #include "topology/gpu.h"
 #include "topology/grid.h"
 #include "topology/stages.h"
@@ -269,6 +270,7 @@ typedef struct {
     uint64_t virtual_pipeline_model_parallel_size;             /* 0 = no virtual pipeline */
     uint64_t num_layers_per_virtual_pipeline_stage;            /* 0 = not given */
     uint64_t microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pipeline size */
+    sim_schedule_t pipeline_schedule;
     sim_cp_comm_t cp_comm_type;
     const char *hierarchical_context_parallel_sizes; /* NULL = not given */
     uint64_t context_parallel_size, expert_model_parallel_size;

@@ -66,6 +66,16 @@ static const sim_choice_t attentions[] = {
     { "fused", SIM_ATTENTION_FUSED }, { "unfused", SIM_ATTENTION_UNFUSED },
     { "local", SIM_ATTENTION_LOCAL }, { NULL, 0 },
 };
+static const sim_choice_t schedules[] = {
+    { "1f1b", SIM_SCHEDULE_1F1B },
+    { "zb-h1", SIM_SCHEDULE_ZB_H1 },
+    { "zbv", SIM_SCHEDULE_ZBV },
+    { "v-half", SIM_SCHEDULE_V_HALF },
+    { "v-min", SIM_SCHEDULE_V_MIN },
+    { "dualpipe", SIM_SCHEDULE_DUALPIPE },
+    { "dualpipev", SIM_SCHEDULE_DUALPIPEV },
+    { NULL, 0 },
+};
 static const sim_choice_t impls[] = {
     { "transformer_engine", SIM_IMPL_TRANSFORMER_ENGINE },
     { "local", SIM_IMPL_LOCAL },
@@ -475,6 +485,7 @@ static const sim_key_t keys[] = {
     COUNT("parallel", virtual_pipeline_model_parallel_size, "0", 0, MAX_PIPELINE, "chunks", "no virtual pipeline", "model chunks of each pipeline rank (interleaved schedule)"),
     COUNT("parallel", num_layers_per_virtual_pipeline_stage, "0", 0, MAX_LAYERS, "layers", "not given", "layers of each model chunk; another way to give the virtual pipeline size"),
     COUNT("parallel", microbatch_group_size_per_virtual_pipeline_stage, "0", 0, MAX_BATCH, "micro-batches", "pipeline_model_parallel_size", "micro-batches that run through a chunk in a row"),
+    CHOICE("parallel", pipeline_schedule, "1f1b", schedules, "order of the passes: Megatron-LM's 1F1B, or one with gradients of weights as passes of their own"),
     COUNT("parallel", context_parallel_size, "1", 1, MAX_WORLD, "GPUs", NULL, "context parallel size"),
     CHOICE("parallel", cp_comm_type, "p2p", cp_comms, "how context parallelism exchanges keys and values"),
     TEXT("parallel", hierarchical_context_parallel_sizes, NULL, "a2a+p2p: ranks that split heads, then groups of them on the ring, such as 2 4"),

@@ -319,12 +319,14 @@ static bool make_stages(sim_scenario_t *s, sim_rule_context_t *c, const char *hy
                                         "decoder_last_pipeline_num_layers",
                                         "account_for_embedding_in_pipeline_split",
                                         "account_for_loss_in_pipeline_split",
+                                        "pipeline_schedule",
                                         NULL };
     const topo_stages_config_t config = {
         .num_layers = (uint32_t)s->num_layers,
         .mtp_num_layers = (uint32_t)s->mtp_num_layers,
         .pp = (uint32_t)s->pipeline_model_parallel_size,
         .vpp = (uint32_t)s->virtual_pipeline_model_parallel_size,
+        .placement = sim_schedule_placement(s->pipeline_schedule),
         .first_stage_layers = (uint32_t)s->decoder_first_pipeline_num_layers,
         .last_stage_layers = (uint32_t)s->decoder_last_pipeline_num_layers,
         .account_for_embedding = s->account_for_embedding_in_pipeline_split,

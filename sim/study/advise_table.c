@@ -394,6 +394,29 @@ static void more_chunks(const sim_scenario_t *s, sim_change_t *c)
     bridge(c, "model.virtual_pipeline_model_parallel_size=%" PRIu64, vpp);
 }
 
+/* Of the schedules whose ranks are alike, the one that holds least and loses little time. */
+static void v_half(const sim_scenario_t *s, sim_change_t *c)
+{
+    if (s->pipeline_model_parallel_size == 1) {
+        why_not(c, "for a pipeline");
+        return;
+    }
+    if (s->transformer_impl != SIM_IMPL_LOCAL) {
+        why_not(c, "the fork of Megatron-LM that has it splits no layers of Transformer Engine");
+        return;
+    }
+    if (s->pipeline_schedule == SIM_SCHEDULE_V_HALF || s->pipeline_schedule == SIM_SCHEDULE_V_MIN) {
+        why_not(c, "on already");
+        return;
+    }
+    add(c, "parallel.pipeline_schedule=v-half");
+    if (s->virtual_pipeline_model_parallel_size > 0) {
+        add(c, "parallel.virtual_pipeline_model_parallel_size=none");
+        add(c, "parallel.overlap_p2p_communication_warmup_flush=false");
+    }
+    megatron(c, "--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half");
+}
+
 static void more_tensor_parallel(const sim_scenario_t *s, sim_change_t *c)
 {
     double_size(s, c, "tensor_model_parallel_size", s->tensor_model_parallel_size);
@@ -476,6 +499,11 @@ static const struct {
     { "twice the pipeline parallelism", more_pipeline_parallel, KEEPS_RESULTS,
       HALVES_DP "; a larger bubble",
       "CPU offloading of activations needs a pipeline of one stage" },
+    { "V-half schedule", v_half, KEEPS_RESULTS,
+      "every stage holds half of what the first stage of 1F1B does; twice the messages between "
+      "stages; the embedding and the output layer are on the first rank",
+      "needs the schedule's own fork of Megatron-LM (sail-sg/zero-bubble-pipeline-parallelism); "
+      "not with overlapped gradient reduction" },
     { "full recompute", full_recompute, KEEPS_RESULTS, "every layer runs forward twice",
       "not together with selective modules" },
     { "optimizer offload", optimizer_offload, KEEPS_RESULTS,

@@ -80,6 +80,7 @@ static const char *short_name(const char *key)
         { "tensor_model_parallel_size", "TP" },
         { "pipeline_model_parallel_size", "PP" },
         { "virtual_pipeline_model_parallel_size", "VPP" },
+        { "pipeline_schedule", "schedule" },
         { "context_parallel_size", "CP" },
         { "expert_model_parallel_size", "EP" },
         { "expert_tensor_parallel_size", "ETP" },

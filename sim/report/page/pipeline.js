@@ -3,7 +3,7 @@
 // The pipeline of one step: stages by time. All times are estimates.
 
 const ROW = 26;
-const SPAN_COLOURS = ['forward', 'backward', 'wait', 'grad-sync', 'optimizer-step', 'param-gather'];
+const SPAN_COLOURS = ['forward', 'backward', 'weight-grad', 'wait', 'grad-sync', 'optimizer-step', 'param-gather'];
 
 function ms(ns, digits) {
   return fixed(ns / 1e6, digits === undefined ? 1 : digits) + ' ms';
@@ -32,7 +32,7 @@ function spansOf(list) {
 function spanWords(job, stage, s) {
   const kind = job.pipeline.kinds[s.kind];
   let text = 'stage ' + stage + ': ' + kind;
-  if (s.kind < 3) text += ' of micro-batch ' + s.microbatch + (job.grid.vpp > 1 ? ', chunk ' + s.chunk : '');
+  if (s.kind < 4) text += ' of micro-batch ' + s.microbatch + (job.grid.vpp > 1 ? ', chunk ' + s.chunk : '');
   return text + ', ' + ms(s.end - s.begin, 2) + ', from ' + ms(s.begin, 2) + ' to ' + ms(s.end, 2);
 }
 
@@ -45,11 +45,11 @@ function stageRow(job, spans, stage, x) {
     const a = x(s.begin);
     const b = x(s.end);
     if (b - a <= 0) continue;
-    const light = s.kind < 2 && s.chunk % 2 === 1;
+    const light = s.kind < 3 && s.chunk % 2 === 1;
     const key = s.kind + (light ? ' light' : '');
     paths.set(key, (paths.get(key) || '') + 'M' + a + ' ' + y + 'H' + (b - a > 2.5 ? Math.round((b - 0.6) * 10) / 10 : b) + 'V' + (y + ROW - 4) + 'H' + a + 'Z');
     const label = String(s.microbatch);
-    if (s.kind < 2 && b - a > 6 + 6 * label.length) {
+    if (s.kind < 3 && b - a > 6 + 6 * label.length) {
       texts.push(sv('text', { class: 'on', x: Math.round((a + b) * 5) / 10, y: y + 15, 'text-anchor': 'middle' }, label));
     }
   }

@@ -25,7 +25,7 @@ function unpack(job, t) {
   return t;
 }
 
-const PHASE_COLOURS = { forward: 'forward', backward: 'backward', 'gradient sync': 'grad-sync', 'grad sync': 'grad-sync',
+const PHASE_COLOURS = { forward: 'forward', backward: 'backward', 'weight gradients': 'weight-grad', 'gradient sync': 'grad-sync', 'grad sync': 'grad-sync',
   'optimizer step': 'optimizer-step' };
 
 function phaseNames(job, pass) {
@@ -38,7 +38,7 @@ function phaseColour(job, pass) {
 
 function passWords(job, pass) {
   const names = phaseNames(job, pass);
-  const inPass = names.some((n) => n === 'forward' || n === 'backward');
+  const inPass = names.some((n) => n === 'forward' || n === 'backward' || n === 'weight gradients');
   let text = pass.iteration > 0 ? 'iteration ' + ranges(pass.iteration === pass.lastIteration ? [pass.iteration] : [pass.iteration, pass.lastIteration]) + ', ' : '';
   text += names.join(' and ');
   if (inPass) text += ' of micro-batch ' + (pass.microbatch === pass.lastMicrobatch ? pass.microbatch : pass.microbatch + ' to ' + pass.lastMicrobatch);
@@ -122,7 +122,7 @@ function passStrip(job, t, view, x, y) {
     const b = x(Math.min(pass.end, view[1]));
     const fill = phaseColour(job, pass);
     paths.set(fill, (paths.get(fill) || '') + 'M' + a + ' ' + y + 'H' + (b - a > 3 ? b - 1 : b) + 'V' + (y + PLOT.strip) + 'H' + a + 'Z');
-    const label = pass.microbatch === pass.lastMicrobatch && /forward|backward/.test(phaseNames(job, pass)[0]) ? String(pass.microbatch) : '';
+    const label = pass.microbatch === pass.lastMicrobatch && /forward|backward|weight/.test(phaseNames(job, pass)[0]) ? String(pass.microbatch) : '';
     if (label && b - a > 7 + 6 * label.length) {
       texts.push(sv('text', { class: 'on', x: (a + b) / 2, y: y + 13, 'text-anchor': 'middle' }, label));
     }
