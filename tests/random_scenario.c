@@ -439,6 +439,33 @@ static void make_linear(maker_t *m)
     set_delta_net_heads(m);
 }
 
+/* Graphs, where little speaks against them. */
+static void make_graphs(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    bool is_full = s->recompute_granularity == SIM_RECOMPUTE_FULL;
+    if (s->use_megatron_fsdp || s->use_torch_fsdp2 || s->cpu_offloading_num_layers > 0 ||
+        s->fine_grained_activation_offloading || (is_full && s->num_experts > 0) || !chance(m, 20))
+        return;
+    set(m, "attention_dropout", "0");
+    set(m, "hidden_dropout", "0");
+    set(m, "check_for_nan_in_loss_and_grad", "false");
+    set(m, "graph_register", "0");
+    set_count(m, "cuda_graph_warmup_steps", PICK(m, 0, 1, 2));
+    if (is_full || (s->num_experts == 0 && chance(m, 25))) {
+        set(m, "cuda_graph_impl", "full_iteration");
+        return;
+    }
+    bool is_local = s->transformer_impl == SIM_IMPL_LOCAL || chance(m, 30);
+    set(m, "cuda_graph_impl", is_local ? "local" : "transformer_engine");
+    if (s->num_experts == 0)
+        ONE_OF(m, "cuda_graph_modules", "full", "attn", "mlp", "attn mlp mamba");
+    else if (is_local || (s->recompute_modules & SIM_MODULE_MOE))
+        set(m, "cuda_graph_modules", "attn");
+    else
+        ONE_OF(m, "cuda_graph_modules", "attn", "moe_router", "attn moe_router moe_preprocess");
+}
+
 static void make_torch_fsdp(maker_t *m)
 {
     if (m->pp > 1 || m->s->use_distributed_optimizer || m->s->expert_model_parallel_size > 1 ||
@@ -482,6 +509,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_torch_fsdp(&m);
     make_hybrid(&m);
     make_linear(&m);
+    make_graphs(&m);
     make_rarities(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     make_fp4(&m);

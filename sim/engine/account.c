@@ -12,6 +12,7 @@ static const char *const phase_names[SIM_N_PHASES] = {
     [SIM_PHASE_WEIGHT_GRAD] = "weight gradients",
     [SIM_PHASE_GRAD_SYNC] = "gradient sync",
     [SIM_PHASE_OPTIMIZER_STEP] = "optimizer step",
+    [SIM_PHASE_GRAPH_CAPTURE] = "graph capture",
 };
 
 const char *sim_phase_name(sim_phase_t phase)

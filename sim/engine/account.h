@@ -17,6 +17,7 @@ typedef enum {
     SIM_PHASE_WEIGHT_GRAD, /* a pass of its own */
     SIM_PHASE_GRAD_SYNC,
     SIM_PHASE_OPTIMIZER_STEP,
+    SIM_PHASE_GRAPH_CAPTURE,
     SIM_N_PHASES,
 } sim_phase_t;
 

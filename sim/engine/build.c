@@ -164,6 +164,7 @@ bool sim_player_zero_grad(sim_player_t *p)
     sim_player_free_statics(p, &p->grad_copies);
     if (p->scenario->use_torch_fsdp2 || sim_is_titan(p->scenario))
         sim_fsdp2_zero_grad(p);
-    sim_player_release_held(p);
+    if (!p->passes_are_replayed) /* a graph's memory is its own */
+        sim_player_release_held(p);
     return true;
 }

@@ -63,6 +63,9 @@ static bool programs_equal(const sim_player_t *a, const sim_player_t *b)
 {
     if (a->persistent.n != b->persistent.n)
         return false;
+    /* Only the first of a tensor-parallel group reads the batches that a graph of all keeps. */
+    if (a->scenario->cuda_graph_impl == SIM_GRAPHS_FULL_ITERATION && a->place.tp != b->place.tp)
+        return false;
     for (uint32_t i = 0; i < a->persistent.n; i++) {
         if (!tensors_equal(&a->persistent.tensors[i], &b->persistent.tensors[i]))
             return false;

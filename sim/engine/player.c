@@ -100,6 +100,8 @@ static inline __attribute__((always_inline)) bool alloc(sim_player_t *p, const s
                                                         sim_block_t *block_p)
 {
     p->current = tensor;
+    if (stream < SIM_N_TAPE_STREAMS)
+        stream += p->stream_base;
     if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
         note_out_of_memory(p, tensor, bytes);
         return false;
@@ -177,11 +179,13 @@ void sim_player_free_statics(sim_player_t *p, sim_statics_t *list)
 
 static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
 {
-    sim_block_t old = p->persistent_blocks[op->tensor];
     const sim_tensor_t *tensor = &p->persistent.tensors[op->tensor];
+    uint32_t set = p->persistent.per_stream[op->tensor] ? p->buffers_of : SIM_BUFFERS_EAGER;
+    sim_block_t *block_p = &p->persistent_blocks[set * p->persistent.n + op->tensor];
+    sim_block_t old = *block_p;
     if (old != SIM_BLOCK_NONE && sim_alloc_block_bytes(p->alloc, old) >= op->bytes)
         return true;
-    if (!sim_player_alloc(p, tensor, op->bytes, 0, &p->persistent_blocks[op->tensor]))
+    if (!sim_player_alloc(p, tensor, op->bytes, 0, block_p))
         return false;
     if (old != SIM_BLOCK_NONE)
         sim_player_free(p, tensor, old);
@@ -228,12 +232,53 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
             p->offloaded_bytes -= op->bytes;
             break;
         case SIM_OP_HOLD:
+        case SIM_OP_LET_GO_OUTPUT: /* of graphs' tapes */
+        case SIM_OP_LET_GO_GRAD:
             break;
         case SIM_OP_UNIT:
             if (!tell_unit(p, c, op))
                 return false;
             break;
         }
+    }
+    return true;
+}
+
+static void free_graph_slot(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op,
+                            sim_block_t *slots)
+{
+    if (slots[op->slot] != SIM_BLOCK_NONE)
+        sim_player_free(p, &c->chunk.of.tensors[op->tensor], slots[op->slot]);
+    slots[op->slot] = SIM_BLOCK_NONE;
+}
+
+bool sim_player_play_graph(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
+                           sim_block_t *slots, bool holds_outputs)
+{
+    for (uint32_t i = 0; i < tape->n_ops; i++) {
+        const sim_op_t *op = &tape->ops[i];
+        bool ok = true;
+        switch (op->kind) {
+        case SIM_OP_ALLOC:
+            ok = sim_player_alloc(p, &c->chunk.of.tensors[op->tensor], op->bytes, op->stream,
+                                  &slots[op->slot]);
+            break;
+        case SIM_OP_PERSIST:
+            ok = touch_persistent(p, op);
+            break;
+        case SIM_OP_FREE:
+        case SIM_OP_LET_GO_GRAD:
+            free_graph_slot(p, c, op, slots);
+            break;
+        case SIM_OP_LET_GO_OUTPUT:
+            if (!holds_outputs)
+                free_graph_slot(p, c, op, slots);
+            break;
+        default: /* a graph has no others */
+            break;
+        }
+        if (!ok)
+            return false;
     }
     return true;
 }
@@ -335,7 +380,8 @@ static bool run_backward(sim_player_t *p, sim_player_chunk_t *c, const sim_step_
     sim_slots_t *pass = &c->passes[step->microbatch];
     sim_block_t *slots = slots_of(c, step->microbatch);
     if (!(step->flags & SIM_STEP_SPLIT))
-        return play(p, c, &c->chunk.backward, &c->chunk.of, slots, pass->is_deferred);
+        return play(p, c, p->graphs_are_used ? &c->chunk.graphed_backward : &c->chunk.backward,
+                    &c->chunk.of, slots, pass->is_deferred);
     pass->waits = true;
     return play(p, c, &c->chunk.split.backward, &c->chunk.split.of, slots, false);
 }
@@ -391,37 +437,46 @@ static void flush_deferred(sim_player_t *p)
     }
 }
 
+static void release_held_by(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape)
+{
+    for (uint32_t k = 0; k < tape->n_ops; k++) {
+        if (tape->ops[k].kind != SIM_OP_HOLD)
+            continue;
+        for (uint32_t m = 0; m < p->n_microbatches; m++) {
+            sim_block_t *slots = c->passes[m].slots;
+            if (slots == NULL || slots[tape->ops[k].slot] == SIM_BLOCK_NONE)
+                continue;
+            sim_player_free(p, &c->chunk.of.tensors[tape->ops[k].tensor], slots[tape->ops[k].slot]);
+            slots[tape->ops[k].slot] = SIM_BLOCK_NONE;
+            maybe_retire(c, m);
+        }
+    }
+}
+
+/* The last passes may have been the last without graphs. */
 void sim_player_release_held(sim_player_t *p)
 {
     for (uint32_t i = 0; i < p->n_chunks; i++) {
-        sim_player_chunk_t *c = &p->chunks[i];
-        const sim_tape_t *tape = &c->chunk.forward;
-        for (uint32_t k = 0; k < tape->n_ops; k++) {
-            if (tape->ops[k].kind != SIM_OP_HOLD)
-                continue;
-            for (uint32_t m = 0; m < p->n_microbatches; m++) {
-                sim_block_t *slots = c->passes[m].slots;
-                if (slots == NULL || slots[tape->ops[k].slot] == SIM_BLOCK_NONE)
-                    continue;
-                sim_player_free(p, &c->chunk.of.tensors[tape->ops[k].tensor],
-                                slots[tape->ops[k].slot]);
-                slots[tape->ops[k].slot] = SIM_BLOCK_NONE;
-                maybe_retire(c, m);
-            }
-        }
+        release_held_by(p, &p->chunks[i], &p->chunks[i].chunk.forward);
+        if (p->graphs_are_used)
+            release_held_by(p, &p->chunks[i], &p->chunks[i].chunk.graphed_forward);
     }
 }
 
 bool sim_player_run(sim_player_t *p, const sim_step_t *step)
 {
     sim_player_chunk_t *c = &p->chunks[step->chunk];
+    const sim_chunk_t *chunk = &c->chunk;
+    if (p->passes_are_replayed)
+        return true;
     p->now.microbatch = step->microbatch;
     p->now.chunk = step->chunk;
     switch ((sim_step_kind_t)step->kind) {
     case SIM_STEP_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
         start_pass(p, c, step->microbatch);
-        return play(p, c, &c->chunk.forward, &c->chunk.of, slots_of(c, step->microbatch), false);
+        return play(p, c, p->graphs_are_used ? &chunk->graphed_forward : &chunk->forward,
+                    &chunk->of, slots_of(c, step->microbatch), false);
     case SIM_STEP_BACKWARD:
         p->now.phase = SIM_PHASE_BACKWARD;
         if (!run_backward(p, c, step))

@@ -75,7 +75,9 @@ typedef struct {
     bool turns; /* sim_order_is_turn() */
     sim_order_t order;
     sim_persistent_t persistent;
-    sim_block_t *persistent_blocks; /* by persistent buffer; SIM_BLOCK_NONE = not made yet */
+    /* By sim_buffers_of_t, then by persistent buffer; SIM_BLOCK_NONE = not made yet. */
+    sim_block_t *persistent_blocks;
+    sim_buffers_of_t buffers_of;    /* that are used now */
     sim_statics_t frozen;           /* parameters that are not trained */
     sim_statics_t buffers;          /* DDP buffers */
     sim_statics_t optimizer;        /* main parameters, moments */
@@ -83,6 +85,13 @@ typedef struct {
     sim_statics_t grad_copies;      /* fp32 copies of 16-bit gradients, until the next zero_grad */
     bool has_moments;
     uint64_t host_bytes; /* what the optimizer has in host memory */
+
+    /* CUDA graphs; see graphs.h. */
+    uint64_t stream_base;        /* of the streams that tapes name by a number */
+    sim_statics_t graph_buffers; /* inputs and gradients of graphs */
+    bool graphs_are_used;        /* graphs of layers have been captured */
+    bool is_capturing;           /* the passes of this iteration are captured */
+    bool passes_are_replayed;    /* the passes are one graph */
 
     sim_observer_t observer;
     const sim_tensor_t *current; /* of the allocation or free that is under way */
@@ -119,10 +128,18 @@ sim_order_config_t sim_player_order_config(const sim_scenario_t *scenario,
 base_status_t sim_player_order(const sim_scenario_t *scenario, const sim_place_t *place,
                                sim_order_t *order_p, base_err_t *err);
 
-/* False = the run ends here: out of memory (is_out_of_memory) or stop_at reached. */
+/* False = the run ends here: out of memory (is_out_of_memory) or stop_at reached. `stream` below
+ * SIM_N_TAPE_STREAMS counts from p->stream_base; others are handles. */
+enum { SIM_N_TAPE_STREAMS = 16 };
 bool sim_player_alloc(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes, uint64_t stream,
                       sim_block_t *block_p);
 void sim_player_free(sim_player_t *p, const sim_tensor_t *tensor, sim_block_t block);
+
+/* Play a tape of one of the chunk's graphs. Slots that are empty, because what they stand for was
+ * made elsewhere, are passed over. `holds_outputs`: what the tape would let go as an output stays.
+ */
+bool sim_player_play_graph(sim_player_t *p, sim_player_chunk_t *chunk, const sim_tape_t *tape,
+                           sim_block_t *slots, bool holds_outputs);
 
 /* Add a static tensor; owned by `list`. */
 bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tensor_t *tensor,

@@ -4,6 +4,7 @@
 #include "sim/engine/rank_run.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/graphs.h"
 #include "sim/engine/player.h"
 #include "sim/engine/repeat.h"
 
@@ -44,6 +45,7 @@ static void fill_result(sim_player_t *p, sim_rank_result_t *r)
     r->reserved_moment = p->reserved_moment;
     r->n_allocator_ops = p->n_ops;
     r->host_bytes = p->host_bytes + p->max_offloaded_bytes;
+    r->mempools = sim_alloc_mempools(p->alloc);
     r->n_alloc_retries = sim_alloc_stats(p->alloc)->num_alloc_retries;
     r->is_out_of_memory = p->is_out_of_memory;
     if (p->is_out_of_memory) {
@@ -118,10 +120,12 @@ static void begin_iteration(sim_rank_run_t *run)
     p->now = (sim_moment_t){ .iteration = run->iteration, .layer = SIM_NO_LAYER };
     run->skip_to = 0;
     if (run->has_memory && !run->repeats)
+        run->has_memory = sim_graphs_before_iteration(p, run->iteration);
+    if (run->has_memory && !run->repeats)
         run->repeats =
             sim_repeat_iteration(&run->repeat, p, run->iteration, &run->n_ops_an_iteration);
     if (run->has_memory && !run->repeats)
-        run->has_memory = sim_player_zero_grad(p);
+        run->has_memory = sim_player_zero_grad(p) && sim_graphs_before_passes(p, run->iteration);
 }
 
 static void play_step(sim_rank_run_t *run, const sim_step_t *step)
@@ -143,6 +147,7 @@ static void end_iteration(sim_rank_run_t *run)
         p->n_ops += run->n_ops_an_iteration;
     else if (run->has_memory)
         run->has_memory =
+            sim_graphs_after_passes(p, run->iteration) &&
             sim_player_step(p, sim_player_is_step_skipped(p->scenario, run->iteration));
     if (run->has_memory)
         note_iteration(p, &run->result);

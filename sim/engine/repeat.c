@@ -4,6 +4,7 @@
 #include "sim/engine/repeat.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/graphs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +98,7 @@ static void put_passes(sim_state_t *state, const sim_player_t *p, uint32_t base)
                 put_block(state, p, pass->slots[i]);
         }
     }
-    for (uint32_t i = 0; i < p->persistent.n; i++)
+    for (uint32_t i = 0; i < SIM_N_BUFFERS_OF * p->persistent.n; i++)
         put_block(state, p, p->persistent_blocks[i]);
 }
 
@@ -187,7 +188,8 @@ bool sim_repeat_iteration(sim_repeat_t *repeat, const sim_player_t *p, uint32_t 
     take_whole_state(&now, p);
     bool same_step = sim_player_is_step_skipped(p->scenario, iteration - 1) ==
                      sim_player_is_step_skipped(p->scenario, iteration);
-    bool repeats = repeat->has_before && same_step && states_equal(&now, &repeat->before);
+    bool repeats = repeat->has_before && same_step && sim_graphs_are_settled(p, iteration) &&
+                   states_equal(&now, &repeat->before);
     *n_ops_p = repeats ? now.n_ops - repeat->before.n_ops : 0;
     uint64_t n_left = p->scenario->iterations - iteration + 1;
     if (repeats && would_stop(p, n_left * *n_ops_p))

@@ -65,6 +65,7 @@ static void walk_oom(walk_t *w, sim_oom_t *oom)
     WALK(oom->allocated_bytes);
     WALK(oom->reserved_bytes);
     WALK(oom->largest_free_block_bytes);
+    WALK(oom->mempools_idle_bytes);
     WALK(oom->has_limit);
     WALK(oom->limit_bytes);
 }
@@ -98,6 +99,8 @@ static void walk_result(walk_t *w, sim_rank_result_t *r)
     WALK(r->n_allocator_ops);
     WALK(r->n_alloc_retries);
     WALK(r->host_bytes);
+    WALK(r->mempools.reserved_bytes);
+    WALK(r->mempools.idle_bytes);
     WALK(r->is_out_of_memory);
     walk_moment(w, &r->oom_moment);
     WALK(r->oom_tensor);

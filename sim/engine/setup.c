@@ -5,6 +5,7 @@
 #include "sim/base/xmem.h"
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
+#include "sim/engine/graphs.h"
 #include "sim/engine/outside.h"
 #include "sim/model/software.h"
 
@@ -82,6 +83,7 @@ void sim_player_fini(sim_player_t *p)
     free(p->optimizer.items);
     free(p->grad_copies.items);
     free(p->step_temporaries.items);
+    free(p->graph_buffers.items);
     free(p->owners);
     free(p->alive);
 }
@@ -161,8 +163,9 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
         init_chunk(p, c);
     if (p->sharding == SIM_SHARDING_DEALT)
         deal_parameters(p);
-    p->persistent_blocks = base_xcalloc(p->persistent.n, sizeof(*p->persistent_blocks));
-    for (uint32_t i = 0; i < p->persistent.n; i++)
+    uint32_t n_blocks = SIM_N_BUFFERS_OF * p->persistent.n;
+    p->persistent_blocks = base_xcalloc(n_blocks, sizeof(*p->persistent_blocks));
+    for (uint32_t i = 0; i < n_blocks; i++)
         p->persistent_blocks[i] = SIM_BLOCK_NONE;
     return BASE_OK;
 }
@@ -171,5 +174,6 @@ base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
                               const sim_place_t *place, bool unlimited, base_err_t *err)
 {
     base_status_t status = sim_player_init_program(p, scenario, place, err);
+    sim_graphs_init(p);
     return status == BASE_OK ? init_memory(p, unlimited, err) : status;
 }

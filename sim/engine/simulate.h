@@ -43,6 +43,7 @@ typedef struct {
     sim_holders_t at_peak; /* who holds max_allocated_bytes */
     uint64_t n_allocator_ops;
     uint64_t n_alloc_retries;
+    sim_mempools_t mempools; /* of CUDA graphs, at the end */
     uint64_t host_bytes; /* in host memory, at most: optimizer state and offloaded activations */
 
     bool is_out_of_memory;

@@ -7,6 +7,7 @@
 #include "sim/base/xmem.h"
 #include "sim/model/adapter.h"
 #include "sim/model/bert.h"
+#include "sim/model/cuda_graph.h"
 #include "sim/model/ends.h"
 #include "sim/model/mtp.h"
 #include "sim/model/offload.h"
@@ -452,6 +453,21 @@ static void build_split(sim_chunk_t *chunk, const sim_model_t *model)
     sim_weights_later_fini(&later);
     sim_tape_fini(&forward);
     sim_builder_fini(&b);
+}
+
+/* The same passes once more, with what graphs hold taken out. */
+static void build_graphed(const work_t *eager, sim_chunk_t *chunk)
+{
+    work_t w = { .m = eager->m };
+    sim_builder_t *b = w.m.b;
+    bool is_local = w.m.s->cuda_graph_impl == SIM_GRAPHS_LOCAL;
+    chunk->graphs.buffers =
+        is_local ? SIM_CUDA_GRAPH_BUFFERS_IN_POOL : SIM_CUDA_GRAPH_BUFFERS_OUTSIDE;
+    b->graphs = &chunk->graphs;
+    work_init(&w, eager->place);
+    build_forward(&w, &chunk->graphed_forward);
+    build_backward(&w, &chunk->graphed_backward);
+    b->graphs = NULL;
     work_fini(&w);
 }
 
@@ -477,6 +493,8 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
         decide_offloads(&w);
     build_forward(&w, &chunk->forward);
     build_backward(&w, &chunk->backward);
+    if (sim_has_layer_graphs(scenario))
+        build_graphed(&w, chunk);
     take_tensors(chunk, &chunk->of, &b);
     if (sim_schedule_splits(scenario->pipeline_schedule))
         build_split(chunk, &w.m);
@@ -493,6 +511,9 @@ void sim_chunk_fini(sim_chunk_t *chunk)
     sim_tape_fini(&chunk->backward);
     sim_tape_fini(&chunk->split.backward);
     sim_tape_fini(&chunk->split.weights);
+    sim_tape_fini(&chunk->graphed_forward);
+    sim_tape_fini(&chunk->graphed_backward);
+    sim_cuda_graphs_fini(&chunk->graphs);
     free(chunk->of.tensors);
     free(chunk->split.of.tensors);
     *chunk = (sim_chunk_t){ 0 };

@@ -26,6 +26,9 @@ typedef struct {
     sim_tape_t forward, backward;
     sim_tape_tensors_t of;   /* forward and backward */
     sim_split_tapes_t split; /* empty unless the schedule splits */
+    /* With graphs of layers: the passes once these have been captured, and the graphs. */
+    sim_tape_t graphed_forward, graphed_backward;
+    sim_cuda_graphs_t graphs;
     uint32_t n_slots;
     uint64_t in_bytes, out_bytes; /* hidden states that come from and go to other stages */
 } sim_chunk_t;

@@ -3,6 +3,8 @@
 
 #include "sim/model/moe.h"
 
+#include "sim/model/cuda_graph.h"
+
 #include <assert.h>
 #include <stdio.h>
 
@@ -38,6 +40,12 @@ static void keep_last(sim_model_t *m, const char *what, uint64_t bytes)
     char key[48];
     snprintf(key, sizeof(key), "dispatcher_%s[%d]", what, m->b->layer);
     sim_persist(m->b, SIM_MOD_DISPATCH, key, bytes);
+}
+
+/* A probability for each token of this rank and expert. */
+static uint64_t table_bytes(const sim_model_t *m)
+{
+    return m->d->local_tokens * m->d->moe.n_experts * m->d->moe.prob_e;
 }
 
 static bool pads_to_capacity(const sim_model_t *m)
@@ -109,6 +117,7 @@ static sim_ref_t alltoall_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_
     sim_ref_t probs;
     sim_ref_t t = permute(m, save, m->d->local_tokens, d->n_experts, rows.sent, d->prob_e, &probs);
     stay(save, sim_keep(m->b, t));
+    sim_cuda_graph_end_preprocess(m);
     if (d->ep > 1)
         sim_replace(m, &t, "received_tokens", hidden(m, rows.received));
     if (shared != NULL)
@@ -190,6 +199,7 @@ static sim_ref_t alltoall_in_backward(sim_model_t *m, sim_dispatch_save_t *save,
     if (shared != NULL)
         *d_shared_p = sim_shared_first_backward(m, shared);
     m->b->module = SIM_MOD_DISPATCH;
+    sim_cuda_graph_begin_preprocess_backward(m, hidden(m, rows.sent), rows.sent * d->prob_e);
     sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
     sim_forget(m, &save->map);
     sim_forget(m, &save->map_indices);
@@ -203,6 +213,7 @@ static sim_ref_t allgather_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref
     const sim_moe_dims_t *d = &m->d->moe;
     sim_moe_rows_t rows = rows_of(m);
     m->b->module = SIM_MOD_DISPATCH;
+    sim_cuda_graph_end_preprocess(m);
     sim_ref_t map = SIM_REF_NONE, all_probs = SIM_REF_NONE;
     if (d->ep * d->etp > 1) {
         map = sim_new(m->b, "gathered_map", rows.gathered * d->n_experts);
@@ -256,6 +267,7 @@ static sim_ref_t allgather_in_backward(sim_model_t *m, sim_dispatch_save_t *save
     sim_replace(m, &g, "d_gathered", hidden(m, rows.gathered));
     if (d->ep * d->etp > 1)
         sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
+    sim_cuda_graph_begin_preprocess_backward(m, m->d->hidden_bytes, table_bytes(m));
     sim_forget(m, &save->sort_map);
     sim_forget(m, &save->map);
     sim_forget(m, &save->map_indices);
@@ -313,6 +325,14 @@ static bool is_deepep(const sim_model_t *m)
     return m->s->moe_flex_dispatcher_backend == SIM_FLEX_DEEPEP;
 }
 
+/* What setup_metadata() leaves for the dispatch: DeepEP's chosen ones, HybridEP's table. */
+static uint64_t flex_probs_bytes(const sim_model_t *m)
+{
+    const sim_moe_dims_t *d = &m->d->moe;
+    uint64_t n = is_deepep(m) ? d->topk : d->n_experts;
+    return m->d->local_tokens * n * d->etp * FP32_BYTES;
+}
+
 static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x, sim_ref_t *probs_p,
                          sim_shared_save_t *shared, bool grad)
 {
@@ -325,6 +345,7 @@ static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
         keep_last(m, "local_map", rows_of(m).unique * d->n_local);
         save->top_indices = sim_new(m->b, "token_indices", choices * INDEX_BYTES);
     }
+    sim_cuda_graph_end_preprocess(m);
     sim_ref_t t =
         is_deepep(m) ? deepep_receive(m, save, probs_p) : hybridep_receive(m, save, probs_p);
     if (shared != NULL) {
@@ -369,6 +390,7 @@ static sim_ref_t flex_in_backward(sim_model_t *m, sim_dispatch_save_t *save, sim
         *d_shared_p = sim_shared_first_backward(m, shared);
     m->b->module = SIM_MOD_DISPATCH;
     sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
+    sim_cuda_graph_begin_preprocess_backward(m, m->d->hidden_bytes, flex_probs_bytes(m));
     sim_forget(m, &save->handle);
     sim_forget(m, &save->top_indices);
     return g;

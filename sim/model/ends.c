@@ -26,8 +26,12 @@ void sim_batch_load(sim_model_t *m, sim_batch_t *batch, const topo_chunk_t *chun
         sim_t5_batch_load(m, batch);
         return;
     }
+    /* With a graph of the whole iteration the reader's buffers are on the GPU, and used as they
+     * are. */
+    bool is_static =
+        m->s->cuda_graph_impl == SIM_GRAPHS_FULL_ITERATION && m->tp_rank == 0 && d->cp == 1;
     bool has_tokens = chunk->has_embedding || chunk->n_mtp_layers > 0;
-    if (!has_tokens && !chunk->has_loss)
+    if (is_static || (!has_tokens && !chunk->has_loss))
         return;
     m->b->module = SIM_MOD_DATA;
     if (has_tokens)

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "sim/model/adapter.h"
+#include "sim/model/cuda_graph.h"
 #include "sim/model/offload.h"
 #include "sim/model/transformer_layer.h"
 
@@ -129,18 +130,33 @@ static sim_ref_t mlp_block_forward(sim_model_t *m, sim_layer_save_t *save, sim_r
 
 static bool has_mlp(const sim_layer_save_t *save)
 {
-    return save->kind != SIM_LAYER_ATTENTION && save->kind != SIM_LAYER_DELTA_NET;
+    return save->kind != SIM_LAYER_ATTENTION && save->kind != SIM_LAYER_DELTA_NET &&
+           save->kind != SIM_LAYER_MAMBA;
 }
 
 sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
+    sim_cuda_graph_parts_t parts = sim_cuda_graph_parts(m, save);
+    bool with_mlp = has_mlp(save);
+    bool has_first = save->kind != SIM_LAYER_MLP;
+    save->graph = SIM_CUDA_GRAPH_NONE;
+    if (has_first && parts.attention)
+        x = sim_cuda_graph_begin_layer(m, save, x, true);
     if (save->kind == SIM_LAYER_MAMBA)
-        return sim_mamba_forward(m, &save->mamba, x, grad);
-    if (save->kind != SIM_LAYER_MLP)
+        x = sim_mamba_forward(m, &save->mamba, x, grad);
+    else if (has_first)
         x = attention_block_forward(m, save, x, grad);
+    if (!with_mlp || !parts.mlp)
+        sim_cuda_graph_close(m->b);
     if (save->is_decoder)
         x = sim_cross_forward(m, &save->cross, x);
-    return has_mlp(save) ? mlp_block_forward(m, save, x, grad) : x;
+    if (!with_mlp)
+        return x;
+    if (parts.mlp && m->b->graph == SIM_CUDA_GRAPH_NONE)
+        x = sim_cuda_graph_begin_layer(m, save, x, false);
+    x = mlp_block_forward(m, save, x, grad);
+    sim_cuda_graph_close(m->b);
+    return x;
 }
 
 /* The residual's gradient is added into the branch's, which nobody else holds. */
@@ -208,11 +224,23 @@ static sim_ref_t attention_block_backward(sim_model_t *m, sim_layer_save_t *save
 
 sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
 {
-    if (save->kind == SIM_LAYER_MAMBA)
-        return sim_mamba_backward(m, &save->mamba, d_out);
-    if (has_mlp(save))
+    sim_cuda_graph_parts_t parts = sim_cuda_graph_parts(m, save);
+    m->graph = save->graph;
+    if (has_mlp(save)) {
+        if (parts.mlp && !(save->is_moe && sim_cuda_graph_ends_in_experts(m)))
+            sim_cuda_graph_begin_layer_backward(m, save, d_out);
         d_out = mlp_block_backward(m, save, d_out);
+        if (!parts.attention || save->kind == SIM_LAYER_MLP)
+            sim_cuda_graph_close(m->b);
+    }
     if (save->is_decoder)
         d_out = sim_cross_backward(m, &save->cross, d_out);
-    return save->kind == SIM_LAYER_MLP ? d_out : attention_block_backward(m, save, d_out);
+    if (save->kind == SIM_LAYER_MLP)
+        return d_out;
+    if (parts.attention && m->b->graph == SIM_CUDA_GRAPH_NONE)
+        sim_cuda_graph_begin_layer_backward(m, save, d_out);
+    d_out = save->kind == SIM_LAYER_MAMBA ? sim_mamba_backward(m, &save->mamba, d_out)
+                                          : attention_block_backward(m, save, d_out);
+    sim_cuda_graph_close(m->b);
+    return d_out;
 }

@@ -26,6 +26,7 @@ typedef struct {
     /* Gradients of weights that are left for a pass of their own; borrowed; NULL = none are. */
     struct sim_weights_later *later;
     bool has_units; /* tell of the units of fully sharded data parallelism */
+    uint32_t graph; /* backward: the CUDA graph of the layer that is under way */
 } sim_model_t;
 
 static inline void sim_tell(const sim_model_t *m, sim_unit_event_t event, uint32_t unit)

@@ -19,9 +19,10 @@ void sim_te_gemm(sim_model_t *m)
 
 void sim_torch_gemm(sim_model_t *m)
 {
-    sim_persist(m->b, SIM_MOD_LIBRARY,
-                m->b->in_forward ? "cublas_workspace_forward" : "cublas_workspace_backward",
-                sim_torch_workspace_bytes(m->s));
+    sim_persist_per_stream(m->b, SIM_MOD_LIBRARY,
+                           m->b->in_forward ? "cublas_workspace_forward"
+                                            : "cublas_workspace_backward",
+                           sim_torch_workspace_bytes(m->s));
 }
 
 /* With communication overlap the gathered and scattered tensors of Transformer Engine's linears

@@ -3,6 +3,8 @@
 
 #include "sim/model/moe.h"
 
+#include "sim/model/cuda_graph.h"
+
 static bool recomputes(const sim_model_t *m, sim_recompute_module_t module)
 {
     return m->s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
@@ -49,6 +51,7 @@ static sim_ref_t layer_forward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t x
     if (runs_shared_first(m))
         shared_out = sim_shared_forward(m, &save->shared, x, grad);
     sim_router_forward(m, &save->router, x, grad);
+    sim_cuda_graph_end_router(m);
     sim_ref_t in = sim_keep(m->b, x);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_in_dims(m);
@@ -118,6 +121,7 @@ static sim_ref_t layer_backward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t 
         sim_linear_dims_t dims = latent_in_dims(m);
         g = sim_linear_backward(m, &dims, &save->latent_in, g, "d_latent_in");
     }
+    sim_cuda_graph_begin_router_backward(m);
     add(m, &sum, g);
     if (d_shared != SIM_REF_NONE)
         add(m, &sum, d_shared);

@@ -36,6 +36,8 @@ static const struct {
     [SIM_SOFTWARE_TITAN_CUDNN_ON_BLACKWELL] = { 20250514, 0 },
     /* torchtitan b39377f9f. */
     [SIM_SOFTWARE_TITAN_KEEPS_ALL_ATTENTION] = { 20251201, 0 },
+    /* TransformerEngine 4e755d888 (2026-07-30), pytorch/graph.py; in the next container. */
+    [SIM_SOFTWARE_GRAPH_WARMUP_IN_ORDER] = { 20260830, 0 },
 };
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature)

@@ -36,6 +36,9 @@ typedef enum {
     SIM_SOFTWARE_TITAN_CUDNN_ON_BLACKWELL,
     /* torchtitan: selective checkpointing keeps the result of any attention kernel. */
     SIM_SOFTWARE_TITAN_KEEPS_ALL_ATTENTION,
+    /* Transformer Engine warms up all layers as the schedule runs them before it captures graphs.
+     */
+    SIM_SOFTWARE_GRAPH_WARMUP_IN_ORDER,
 } sim_software_t;
 
 bool sim_software_has(const sim_scenario_t *scenario, sim_software_t feature);

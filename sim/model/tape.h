@@ -25,6 +25,10 @@ typedef enum {
     SIM_OP_TO_HOST, /* `bytes` more, or less, in host memory */
     SIM_OP_FROM_HOST,
     SIM_OP_UNIT, /* an event (`tensor`) of unit `slot`, see sim_unit() */
+    /* Of a graph's tape: free the block of slot, an output or an input's gradient that somebody
+     * outside had last. */
+    SIM_OP_LET_GO_OUTPUT,
+    SIM_OP_LET_GO_GRAD,
 } sim_op_kind_t;
 
 /* What a unit of fully sharded data parallelism goes through: a transformer layer, by its place in
@@ -56,15 +60,63 @@ typedef struct {
     uint32_t cap;
 } sim_tape_t;
 
+/* A CUDA graph of a part of a chunk, and the one of its gradients. What is written while it is open
+ * (sim_cuda_graph_open()) goes to its own tapes, which are played once, into the graphs' memory
+ * pool; the chunk's tapes then hold only what is left for every pass to do. A tensor that a graph
+ * made stays the graph's when others use it: their references are counted, and say when it may go.
+ */
+enum { SIM_CUDA_GRAPH_MAX_GRADS = 4 };
+
+typedef struct {
+    sim_tape_t forward, backward; /* owned */
+    uint16_t layer;
+    uint64_t input_bytes, mask_bytes; /* what it is given, in buffers that do not move */
+    uint64_t rope_bytes;
+    uint64_t grad_bytes[SIM_CUDA_GRAPH_MAX_GRADS]; /* the same of its gradients; 0 = no more */
+    bool is_done;                                  /* the backward tape is complete */
+    uint32_t *late; /* while built: tensors to let go when its gradients have been captured */
+    uint32_t n_late, cap_late;
+} sim_cuda_graph_t;
+
+/* Whose the buffers are that carry a graph's input and output gradients: the caller's, as in
+ * Transformer Engine's make_graphed_callables(), or the pool's, where one graph's output is the
+ * next one's input, as in Megatron-LM's own. */
+typedef enum {
+    SIM_CUDA_GRAPH_BUFFERS_OUTSIDE,
+    SIM_CUDA_GRAPH_BUFFERS_IN_POOL
+} sim_cuda_graph_buffers_t;
+
+typedef struct {
+    sim_cuda_graph_t *graphs; /* n of them in the order of the forward pass; owned */
+    uint32_t n, cap;
+    sim_cuda_graph_buffers_t buffers;
+    /* Gradients of inputs that nobody has captured the use of yet: let go behind the next graph's
+     * backward tape. Those left at the end go behind the last one of the next pass. Owned. */
+    uint32_t *pending;
+    uint32_t n_pending, cap_pending;
+} sim_cuda_graphs_t;
+
+void sim_cuda_graphs_fini(sim_cuda_graphs_t *graphs);
+
 /* Buffers of a rank that stay once they are made, shared by all its chunks. A request for a larger
  * size makes a new buffer before the old one goes (megatron/core/utils.py, GlobalMemoryBuffer). */
 typedef struct {
     sim_tensor_t *tensors; /* n of them, owned; tensors[i].bytes is the largest size asked for */
     char **keys;           /* n names, owned */
+    bool *per_stream;      /* n, owned: each of the streams of sim_buffers_of_t has its own */
     uint32_t n;
     uint32_t *table; /* keys by hash: place in keys + 1, 0 = free; owned */
     uint32_t n_table;
 } sim_persistent_t;
+
+/* Whose persistent buffers are meant, where streams have their own: those of the passes, of the
+ * warm-up before a capture, or of the capture. */
+typedef enum {
+    SIM_BUFFERS_EAGER,
+    SIM_BUFFERS_WARMUP,
+    SIM_BUFFERS_CAPTURE,
+    SIM_N_BUFFERS_OF
+} sim_buffers_of_t;
 
 void sim_persistent_fini(sim_persistent_t *persistent);
 
@@ -80,13 +132,16 @@ enum {
 
 /* Handle of a tensor while tapes are built. */
 typedef uint32_t sim_ref_t;
-#define SIM_REF_NONE UINT32_MAX
+#define SIM_REF_NONE        UINT32_MAX
+#define SIM_CUDA_GRAPH_NONE UINT32_MAX
 
 typedef struct {
     sim_tensor_t tensor;
     uint32_t refs;
     uint32_t slot;
     uint8_t made_in;   /* number of the tape, from 1 */
+    uint32_t graph;    /* that made it, SIM_CUDA_GRAPH_NONE = none */
+    bool is_given;     /* memory of whoever plays: no ops */
     bool is_discarded; /* referenced, but without memory for now */
 } sim_built_t;
 
@@ -103,6 +158,8 @@ typedef struct {
     uint8_t stream;  /* given to new tensors */
     uint8_t n_tapes; /* begun so far */
     bool in_forward;
+    sim_cuda_graphs_t *graphs; /* where graphs go; borrowed, NULL = there are none */
+    uint32_t graph;            /* the open one, SIM_CUDA_GRAPH_NONE = none */
 } sim_builder_t;
 
 void sim_builder_init(sim_builder_t *b, sim_persistent_t *persistent);
@@ -156,11 +213,29 @@ void sim_defer(sim_builder_t *b, sim_ref_t ref);
  * happens with 0 bytes. */
 void sim_persist(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes);
 
+/* The same for a buffer of which every stream has its own. */
+void sim_persist_per_stream(sim_builder_t *b, sim_module_t module, const char *key, uint64_t bytes);
+
 /* A temporary that comes and goes at this point. */
 void sim_touch(sim_builder_t *b, const char *name, uint64_t bytes);
 
 /* Tell whoever plays the tape about a unit. */
 void sim_unit(sim_builder_t *b, sim_unit_event_t event, uint32_t unit);
+
+/* Open a new graph, whose number goes to *graph_p, for what is computed from `x`. Takes one
+ * reference of `x`; returns the graph's own copy. Without b->graphs nothing happens. */
+sim_ref_t sim_cuda_graph_open(sim_builder_t *b, uint32_t *graph_p, sim_ref_t x);
+
+/* Open graph `graph` again for its gradients (SIM_CUDA_GRAPH_NONE is ignored): of `n` outputs of
+ * which grads[i] is the gradient and bytes[i] its size. Their references stay the caller's. */
+void sim_cuda_graph_open_backward(sim_builder_t *b, uint32_t graph, uint32_t n,
+                                  const sim_ref_t *grads, const uint64_t *bytes);
+
+/* Close the open graph, if there is one. */
+void sim_cuda_graph_close(sim_builder_t *b);
+
+/* The open graph reads a causal mask, a table of rotary positions. */
+void sim_cuda_graph_reads(sim_builder_t *b, uint64_t mask_bytes, uint64_t rope_bytes);
 
 /* After both tapes: set the categories that were left open. Asserts that nothing is referenced. */
 void sim_builder_finish(sim_builder_t *b);

@@ -8,6 +8,7 @@ static const char *const category_names[SIM_N_CATEGORIES] = {
     [SIM_CAT_OPTIMIZER] = "optimizer",   [SIM_CAT_ACTIVATIONS] = "activations",
     [SIM_CAT_TEMPORARY] = "temporary",   [SIM_CAT_WORKSPACE] = "workspace",
     [SIM_CAT_PIPELINE] = "pipeline",     [SIM_CAT_DATA] = "data",
+    [SIM_CAT_GRAPHS] = "graph_buffers",
 };
 
 static const char *const module_names[SIM_N_MODULES] = {

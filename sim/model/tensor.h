@@ -15,6 +15,7 @@ typedef enum {
     SIM_CAT_WORKSPACE,   /* cuBLAS workspaces, dummy gradients, global buffers: never freed */
     SIM_CAT_PIPELINE,    /* received and sent hidden states and their gradients */
     SIM_CAT_DATA,        /* tokens, labels, masks of the micro-batch */
+    SIM_CAT_GRAPHS,      /* buffers through which CUDA graphs get and give tensors */
     SIM_N_CATEGORIES,
 } sim_category_t;
 

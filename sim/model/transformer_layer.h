@@ -11,6 +11,7 @@
 
 typedef struct {
     sim_layer_kind_t kind;  /* set by the caller */
+    uint32_t graph;         /* CUDA graph that holds a part of it */
     sim_mamba_save_t mamba; /* instead of all else */
     sim_norm_linear_t qkv;
     sim_attention_save_t attention;

@@ -57,6 +57,7 @@ const char *sim_moment_short(const sim_moment_t *m, bool has_chunks,
         [SIM_PHASE_WEIGHT_GRAD] = "wgrad",
         [SIM_PHASE_GRAD_SYNC] = "grad sync",
         [SIM_PHASE_OPTIMIZER_STEP] = "step",
+        [SIM_PHASE_GRAPH_CAPTURE] = "capture",
     };
     text_t t = { .buf = buf };
     if (m->iteration > 0)

@@ -151,7 +151,9 @@ static json_t *out_of_memory_json(const sim_rank_result_t *r)
     set_uint(oom, "device_free_bytes", r->oom.device_free_bytes);
     set_uint(oom, "allocated_bytes", r->oom.allocated_bytes);
     set_uint(oom, "reserved_bytes", r->oom.reserved_bytes);
-    set_uint(oom, "reserved_unallocated_bytes", r->oom.reserved_bytes - r->oom.allocated_bytes);
+    set_uint(oom, "private_pool_bytes", r->oom.mempools_idle_bytes);
+    set_uint(oom, "reserved_unallocated_bytes",
+             r->oom.reserved_bytes - r->oom.allocated_bytes - r->oom.mempools_idle_bytes);
     set_uint(oom, "largest_free_block_bytes", r->oom.largest_free_block_bytes);
     set_holders(oom, &r->at_oom);
     return oom;
@@ -175,6 +177,8 @@ static json_t *class_json(const sim_report_t *report, const sim_rank_result_t *r
     set_uint(one, "n_allocator_ops", r->n_allocator_ops);
     set_uint(one, "n_alloc_retries", r->n_alloc_retries);
     set_uint(one, "host_bytes", r->host_bytes);
+    set_uint(one, "graph_pool_bytes", r->mempools.reserved_bytes);
+    set_uint(one, "graph_pool_idle_bytes", r->mempools.idle_bytes);
     json_object_set_new(one, "out_of_memory", out_of_memory_json(r));
     return one;
 }

@@ -123,6 +123,17 @@ static void print_host(uint64_t bytes, FILE *out)
                 base_bytes_format(bytes, text));
 }
 
+/* Part of what is reserved, but what it served the captures with counts as allocated no more. */
+static void print_graph_pool(const sim_rank_result_t *w, FILE *out)
+{
+    size_text_t size, idle;
+    if (w->mempools.reserved_bytes > 0)
+        fprintf(out,
+                "  graph pool               %11s, of which %s is idle: reserved for CUDA graphs\n",
+                base_bytes_format(w->mempools.reserved_bytes, size),
+                base_bytes_format(w->mempools.idle_bytes, idle));
+}
+
 static void print_ledger(const sim_report_t *r, FILE *out)
 {
     sim_ledger_t l = sim_report_ledger(r, &r->worst);
@@ -136,6 +147,7 @@ static void print_ledger(const sim_report_t *r, FILE *out)
     print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
     print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
     print_host(r->worst.host_bytes, out);
+    print_graph_pool(&r->worst, out);
     fputc('\n', out);
     if (r->is_verbose)
         print_outside(&outside, out);
@@ -326,7 +338,8 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
     const sim_rank_result_t *w = &r->worst;
     const sim_oom_t *oom = &w->oom;
     char ranks[LIST_TEXT];
-    size_text_t tried, total, available, allocated, cached;
+    size_text_t tried, total, available, allocated, pools, cached;
+    bool has_pools = oom->mempools_idle_bytes > 0;
     list_out_of_memory(r, ranks, sizeof(ranks));
     print_loud(r, out, false, "OUT OF MEMORY");
     if (r->verdict.n_out_of_memory > 1)
@@ -338,12 +351,15 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
         fprintf(out, " on rank %" PRIu32 ":\n", w->rank);
     fprintf(out,
             "  Tried to allocate %s for %s.\n  The GPU has %s in total, of which %s is free;\n"
-            "  %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.\n",
+            "  %s is allocated by PyTorch, %s%s%sand %s is reserved by PyTorch but unallocated.\n",
             base_bytes_format(oom->requested_bytes, tried), w->oom_tensor,
             base_bytes_format(oom->device_total_bytes, total),
             base_bytes_format(oom->device_free_bytes, available),
-            base_bytes_format(oom->allocated_bytes, allocated),
-            base_bytes_format(oom->reserved_bytes - oom->allocated_bytes, cached));
+            base_bytes_format(oom->allocated_bytes, allocated), has_pools ? "with " : "",
+            has_pools ? base_bytes_format(oom->mempools_idle_bytes, pools) : "",
+            has_pools ? " allocated in private pools (e.g., CUDA Graphs),\n  " : "",
+            base_bytes_format(oom->reserved_bytes - oom->allocated_bytes - oom->mempools_idle_bytes,
+                              cached));
     print_cause(r, out);
     print_expandable(r, out);
 }

@@ -103,7 +103,6 @@ static const char *const harmless_model[] = {
     "calculate_per_token_loss",
     "clone_scatter_output_in_embedding",
     "config_logger_dir",
-    "cuda_graph_*",
     "inference_cuda_graph_scope",
     "delay_offload_until_cuda_graph",
     "disable_bf16_reduced_precision_matmul",

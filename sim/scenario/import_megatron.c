@@ -532,6 +532,11 @@ static void resolve_train(sim_import_t *import)
               false);
     emit_flag(import, "train", "create_attention_mask_in_dataloader",
               "no-create-attention-mask-in-dataloader", false);
+    if (given(import, "enable-cuda-graph") || given(import, "external-cuda-graph")) {
+        bool external = given(import, "external-cuda-graph");
+        emit(import, "train", "cuda_graph_impl", external ? "transformer_engine" : "local",
+             external ? "external-cuda-graph" : "enable-cuda-graph", NULL);
+    }
     bool scaled = given(import, "fp16") && !given(import, "loss-scale");
     bool no_check = given(import, "no-check-for-nan-in-loss-and-grad");
     emit_bool(import, "train", "check_for_nan_in_loss_and_grad", !no_check && !scaled,

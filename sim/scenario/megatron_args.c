@@ -213,6 +213,12 @@ static const row_t keys[] = {
     { "min-offloaded-tensor-size=", NULL, false, "offload.min_offloaded_tensor_size", NULL },
     { "activation-offload-fraction=", NULL, false, "offload.activation_offload_fraction", NULL },
     { "decoupled-lr=", NULL, false, NULL, NULL },
+    { "cuda-graph-impl=", NULL, false, "train.cuda_graph_impl", "none" },
+    { "enable-cuda-graph", NULL, false, NULL, NULL },
+    { "external-cuda-graph", NULL, false, NULL, NULL },
+    { "cuda-graph-modules*", NULL, false, "train.cuda_graph_modules", NULL },
+    { "cuda-graph-scope*", NULL, false, "train.cuda_graph_modules", NULL },
+    { "cuda-graph-warmup-steps=", NULL, false, "train.cuda_graph_warmup_steps", NULL },
     { "disable-pad-vocab-size", "pad_vocab_size", true, NULL, NULL },
 };
 
@@ -240,10 +246,8 @@ static const row_t unsupported[] = {
     { "megatron-fsdp-max-pool-double-buffer", NULL, false, NULL, NULL },
     { "outer-dp-sharding-strategy=", NULL, false, NULL, "no_shard" },
     { "enable-full-sharding-in-hsdp", NULL, false, NULL, NULL },
-    { "cuda-graph-impl=", NULL, false, NULL, "none" },
-    { "enable-cuda-graph", NULL, false, NULL, NULL },
-    { "external-cuda-graph", NULL, false, NULL, NULL },
     { "optimizer-cuda-graph", NULL, false, NULL, NULL },
+    { "cuda-graph-retain-backward-graph", NULL, false, NULL, NULL },
     { "delta-offload-bytes-across-pp-ranks=", NULL, false, NULL, "0" },
     { "moe-paged-stash", NULL, false, NULL, NULL },
     { "perform-rl-step", NULL, false, NULL, NULL },
@@ -346,7 +350,6 @@ static const struct {
       "dsa-indexer-k-norm-fp32 no-dsa-indexer-rotate-activation no-dsa-indexer-scoring-relu "
       "disable-dsa-indexer-rotate-activation disable-dsa-indexer-scoring-relu" },
     { "cuda-graph-impl",
-      "cuda-graph-scope* cuda-graph-modules* cuda-graph-warmup-steps= "
       "delay-offload-until-cuda-graph" },
     { "perform-rl-step",
       "rl-prompts-per-eval= rl-generation-lag= rl-max-inflight-requests= "

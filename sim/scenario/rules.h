@@ -75,6 +75,12 @@ void sim_rule_expert_rank_is_divisible(sim_rule_context_t *context);
 void sim_rule_layers_can_be_offloaded(sim_rule_context_t *context);
 void sim_rule_modules_can_be_offloaded(sim_rule_context_t *context);
 
+/* Rules of CUDA graphs. */
+void sim_rule_graphs_are_possible(sim_rule_context_t *context);
+void sim_rule_graph_modules_go_together(sim_rule_context_t *context);
+void sim_rule_graphs_do_not_cut_recompute(sim_rule_context_t *context);
+void sim_rule_graphs_are_simulated(sim_rule_context_t *context);
+
 /* Elements for each token of the widest tensor that experts or multi-latent attention make. */
 uint64_t sim_widest_of_experts_and_mla(const sim_scenario_t *scenario);
 

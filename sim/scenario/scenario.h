@@ -144,6 +144,24 @@ typedef enum {
     SIM_OFFLOAD_MOE_ACT = 1 << 6,
 } sim_offload_module_t;
 
+typedef enum {
+    SIM_GRAPHS_NONE,
+    SIM_GRAPHS_LOCAL,
+    SIM_GRAPHS_TRANSFORMER_ENGINE,
+    SIM_GRAPHS_FULL_ITERATION,
+} sim_graphs_impl_t;
+
+/* cuda_graph_modules, a set; empty = whole layers. */
+typedef enum {
+    SIM_CUDA_GRAPH_ATTN = 1 << 0,
+    SIM_CUDA_GRAPH_MLP = 1 << 1,
+    SIM_CUDA_GRAPH_MOE = 1 << 2,
+    SIM_CUDA_GRAPH_MOE_ROUTER = 1 << 3,
+    SIM_CUDA_GRAPH_MOE_PREPROCESS = 1 << 4,
+    SIM_CUDA_GRAPH_MAMBA = 1 << 5,
+    SIM_CUDA_GRAPH_FULL_ITERATION = 1 << 6, /* the older way to say it; gone once resolved */
+} sim_cuda_graph_module_t;
+
 typedef enum { SIM_PEFT_NONE, SIM_PEFT_LORA, SIM_PEFT_DORA } sim_peft_t;
 
 typedef enum { SIM_DROPOUT_PRE, SIM_DROPOUT_POST } sim_dropout_position_t;
@@ -300,6 +318,9 @@ typedef struct {
     uint64_t
         empty_unused_memory_level; /* 0..2: Megatron-LM empties the cache once or twice a step */
     bool check_for_nan_in_loss_and_grad;
+    sim_graphs_impl_t cuda_graph_impl;
+    uint32_t cuda_graph_modules; /* set of sim_cuda_graph_module_t */
+    uint64_t cuda_graph_warmup_steps;
 
     /* [precision] */
     bool bf16, fp16;
@@ -384,6 +405,7 @@ typedef struct {
     uint64_t nccl_p2p_max_peers, nccl_nvls_nchannels, nccl_nvls_chunksize;
     uint64_t nccl_p2p_nvl_chunksize, nccl_p2p_pci_chunksize, nccl_p2p_net_chunksize;
     uint64_t nccl_multicast_bytes;
+    coll_switch_t nccl_graph_register;
     coll_switch_t nccl_cumem_enable, nccl_nvls_enable, nccl_runtime_connect, nccl_pat_enable;
     coll_switch_t nccl_net_shared_buffers;
     sim_p2p_level_t nccl_p2p_level;

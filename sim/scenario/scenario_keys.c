@@ -153,6 +153,26 @@ static const sim_choice_t optimizers[] = {
     { "soap", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t graph_impls[] = {
+    { "none", SIM_GRAPHS_NONE },
+    { "local", SIM_GRAPHS_LOCAL },
+    { "transformer_engine", SIM_GRAPHS_TRANSFORMER_ENGINE },
+    { "full_iteration", SIM_GRAPHS_FULL_ITERATION },
+    { NULL, 0 },
+};
+static const sim_choice_t graph_modules[] = {
+    { "full", 0 },
+    { "none", 0 },
+    { "attn", SIM_CUDA_GRAPH_ATTN },
+    { "mlp", SIM_CUDA_GRAPH_MLP },
+    { "moe", SIM_CUDA_GRAPH_MOE },
+    { "moe_router", SIM_CUDA_GRAPH_MOE_ROUTER },
+    { "moe_preprocess", SIM_CUDA_GRAPH_MOE_PREPROCESS },
+    { "mamba", SIM_CUDA_GRAPH_MAMBA },
+    { "full_iteration", SIM_CUDA_GRAPH_FULL_ITERATION },
+    { "full_iteration_inference", SIM_CHOICE_NOT_SIMULATED },
+    { NULL, 0 },
+};
 static const sim_choice_t offloads[] = {
     { "none", 0 },
     { "attn_norm", SIM_OFFLOAD_ATTN_NORM },
@@ -522,6 +542,10 @@ static const sim_key_t keys[] = {
     CHOICE("train", cross_entropy_fusion_impl, "native", ce_impls, "which fused cross-entropy"),
     BOOL("train", deterministic_mode, "false", "deterministic kernels"),
     COUNT("train", empty_unused_memory_level, "0", 0, 2, "", NULL, "give unused memory back to the device: 1 before the optimizer step, 2 also after it"),
+    CHOICE("train", cuda_graph_impl, "none", graph_impls, "CUDA graphs: of layers, as Megatron-LM (local) or Transformer Engine captures them, or of all passes of a step"),
+    { .section = "train", .name = "cuda_graph_modules", .type = SIM_KEY_SET, .offset = FIELD(cuda_graph_modules),
+      .text = "full", .choices = graph_modules, .doc = "what the graphs of a layer hold; full: all of it" },
+    COUNT("train", cuda_graph_warmup_steps, "3", 0, 100, "steps", NULL, "steps without graphs before they are captured; local: runs of each layer before its capture, which comes at the end of the first step"),
     BOOL("train", check_for_nan_in_loss_and_grad, "true", "look for NaN in loss and gradients; default false with fp16"),
 
     /* [precision] */
@@ -658,6 +682,7 @@ static const sim_key_t keys[] = {
     NCCL_BYTES("p2p_pci_chunksize", nccl_p2p_pci_chunksize, "128 KiB", "NCCL_P2P_PCI_CHUNKSIZE"),
     NCCL_BYTES("p2p_net_chunksize", nccl_p2p_net_chunksize, "128 KiB", "NCCL_P2P_NET_CHUNKSIZE"),
     NCCL_BYTES("multicast_bytes", nccl_multicast_bytes, "512 MiB", "granularity of NVLS buffers before 2.26"),
+    NCCL_CHOICE("graph_register", nccl_graph_register, switches, "NCCL_GRAPH_REGISTER: CUDA graphs with expandable segments need 0"),
     NCCL_CHOICE("cumem_enable", nccl_cumem_enable, switches, "NCCL_CUMEM_ENABLE: buffers in granules of 2 MiB; auto: from 2.19 on"),
     NCCL_CHOICE("nvls_enable", nccl_nvls_enable, switches, "NCCL_NVLS_ENABLE: all-reduce in the NVLink switch"),
     NCCL_CHOICE("runtime_connect", nccl_runtime_connect, switches, "NCCL_RUNTIME_CONNECT: connect at first use; auto: from 2.22 on, with cuMem"),

@@ -244,6 +244,31 @@ static void derive_cluster(sim_scenario_t *s)
                                 : 100);
 }
 
+/* transformer_config.py: "full_iteration" was one of the modules, and local graphs hold the router
+ * with what prepares the tokens. Graphs of the first steps' kind do not show what comes later. */
+static void derive_graphs(sim_scenario_t *s)
+{
+    const sim_graphs_impl_t full = SIM_GRAPHS_FULL_ITERATION;
+    const uint32_t both = SIM_CUDA_GRAPH_MOE_ROUTER | SIM_CUDA_GRAPH_MOE_PREPROCESS;
+    uint32_t modules = s->cuda_graph_modules;
+    if ((modules & SIM_CUDA_GRAPH_FULL_ITERATION) &&
+        s->cuda_graph_impl != SIM_GRAPHS_TRANSFORMER_ENGINE) {
+        modules &= ~(uint32_t)SIM_CUDA_GRAPH_FULL_ITERATION;
+        overrule(s, "cuda_graph_impl", &s->cuda_graph_impl, &full);
+        overrule(s, "cuda_graph_modules", &s->cuda_graph_modules, &modules);
+    }
+    if (s->cuda_graph_impl == SIM_GRAPHS_LOCAL && (modules & both)) {
+        modules |= both;
+        overrule(s, "cuda_graph_modules", &s->cuda_graph_modules, &modules);
+    }
+    bool waits = s->cuda_graph_impl == SIM_GRAPHS_TRANSFORMER_ENGINE ||
+                 s->cuda_graph_impl == SIM_GRAPHS_FULL_ITERATION;
+    if (waits && entry_of(s, "iterations")->how == SIM_KEY_DEFAULT) {
+        s->iterations = base_u64_max(s->iterations, s->cuda_graph_warmup_steps + 2);
+        entry_of(s, "iterations")->how = SIM_KEY_DERIVED;
+    }
+}
+
 /* arguments.py: the number of layers switches cpu_offloading on. */
 static void derive_offload(sim_scenario_t *s)
 {
@@ -503,6 +528,7 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     free(layout);
     derive_parallel(scenario);
     derive_offload(scenario);
+    derive_graphs(scenario);
     derive_device(scenario);
     const char *broken;
     bool rules = sim_rules_check(scenario, diag, &broken);

@@ -278,6 +278,8 @@ static const struct {
     { "train.dropout.attention", "model", "attention_dropout" },
     { "train.dropout.hidden", "model", "hidden_dropout" },
     { "train.cuda_graph.impl", "train", "cuda_graph_impl" },
+    { "train.cuda_graph.scope", "train", "cuda_graph_modules" },
+    { "train.cuda_graph.modules", "train", "cuda_graph_modules" },
     { "train.optimizer_cpu_offload", "optimizer", "optimizer_cpu_offload" },
 };
 
@@ -693,6 +695,19 @@ static void put_offload(const json_t *record, sim_import_t *import)
     free(text);
 }
 
+/* Megatron-LM does not start with Transformer Engine's graphs and expandable segments unless NCCL's
+ * registration is off, so a run that has both has it off. */
+static void put_graph_register(sim_import_t *import)
+{
+    const char *impl = sim_import_key_value(import, "train", "cuda_graph_impl");
+    const char *conf = sim_import_key_value(import, "allocator", "conf");
+    if (impl != NULL && strcmp(impl, "transformer_engine") == 0 && conf != NULL &&
+        strstr(conf, "expandable_segments:True") != NULL &&
+        sim_import_key_value(import, "nccl", "graph_register") == NULL)
+        sim_import_put_key(import, "nccl", "graph_register", "0",
+                           "CUDA graphs with expandable segments");
+}
+
 void sim_record_import(const json_t *record, sim_import_t *import, char **reason_p)
 {
     sim_import_init(import);
@@ -708,12 +723,14 @@ void sim_record_import(const json_t *record, sim_import_t *import, char **reason
     const char *fp16 = sim_import_key_value(import, "precision", "fp16");
     if (fp16 != NULL && strcmp(fp16, "true") == 0) /* moments appear in step 3, count from step 4 */
         put(import, "run", "iterations", "4", "precision fp16: its first steps are skipped");
+    sim_record_put_iterations(record, import);
     sim_record_put_date(record, import);
     put_mtp_in_layout(import);
     bool known_gpu = put_gpu(record, import);
     put_allocator(record, import);
     if (sim_record_is_titan(record))
         sim_record_refine_titan(record, import);
+    put_graph_register(import);
     *reason_p = find_reason(record, import);
     if (*reason_p == NULL && import->world_size == 0)
         *reason_p = base_xstrdup("the number of GPUs is not stated");

@@ -96,3 +96,17 @@ void sim_record_put_date(const json_t *record, sim_import_t *import)
         return;
     }
 }
+
+void sim_record_put_iterations(const json_t *record, sim_import_t *import)
+{
+    static const char form[] = "after iteration ";
+    char *text = sim_record_text(record, "raw");
+    const char *at = strstr(text, form);
+    unsigned n = at != NULL ? (unsigned)strtoul(at + strlen(form), NULL, 10) : 0;
+    if (n > 0 && n < 1000) {
+        char *digits = base_xasprintf("%u", n);
+        sim_import_put_key(import, "run", "iterations", digits, "record: raw");
+        free(digits);
+    }
+    free(text);
+}
