@@ -11,6 +11,7 @@
 #include "sim/cli/progress.h"
 #include "sim/cli/run_files.h"
 #include "sim/cli/terminal.h"
+#include "sim/engine/real.h"
 #include "sim/engine/record.h"
 #include "sim/report/report.h"
 
@@ -43,12 +44,14 @@ static const sim_usage_t usage = {
 /* The text goes to standard output unless a file took that place. */
 static int write_report(const sim_report_t *report, const sim_options_t *options)
 {
+    bool is_out_of_memory = report->verdict.n_out_of_memory > 0 ||
+                            (report->real != NULL && sim_real_n_out_of_memory(report->real) > 0);
     int code = sim_cli_write_run_files(report, options);
     if (code == 0 && !sim_cli_run_takes_stdout(options))
         sim_report_text(report, stdout);
     if (code != 0)
         return code;
-    return report->verdict.n_out_of_memory > 0 ? 3 : 0;
+    return is_out_of_memory ? 3 : 0;
 }
 
 static int fail(const base_err_t *err)
@@ -57,7 +60,7 @@ static int fail(const base_err_t *err)
     return base_err_exit_code(err->status);
 }
 
-static int report(const sim_scenario_t *scenario, const sim_job_t *job,
+static int report(const sim_scenario_t *scenario, const sim_job_t *job, const sim_real_t *real,
                   const sim_options_t *options, const bool *is_skipped,
                   const coll_placement_t *placement)
 {
@@ -67,6 +70,7 @@ static int report(const sim_scenario_t *scenario, const sim_job_t *job,
     if (sim_report_init(&report, scenario, job, strcmp(path, "-") == 0 ? "standard input" : path,
                         is_skipped, &err) != BASE_OK)
         return fail(&err);
+    report.real = real;
     report.is_verbose = options->verbose > 0;
     report.is_coloured = sim_terminal_has_colour();
     report.columns = sim_terminal_columns();
@@ -108,25 +112,45 @@ static int write_snapshots(const sim_scenario_t *scenario, const coll_world_t *w
     return 0;
 }
 
-/* All processes play; process 0 has the results. */
+/* All processes play; process 0 has the results. On real memory the messages are sent when that is
+ * played, and the model's part, which takes little, is played by each process alone. */
+static base_status_t play_job(const sim_scenario_t *scenario, const sim_job_options_t *options,
+                              sim_job_t *job, sim_real_t *real, base_err_t *err)
+{
+    coll_world_t *world = sim_launcher_world();
+    if (scenario->backend == SIM_BACKEND_SYNTHETIC)
+        return sim_job_play_together(scenario, world, options, job, err);
+    base_status_t status = sim_job_play(scenario, options, job, err);
+    if (status != BASE_OK)
+        return status;
+    status = sim_real_play(scenario, world, job, options, real, err);
+    if (status != BASE_OK)
+        sim_job_fini(job);
+    return status;
+}
+
 static int play(const sim_scenario_t *scenario, const sim_options_t *options,
                 const bool *is_skipped, const coll_placement_t *placement)
 {
     base_err_t err;
     sim_job_t job;
+    sim_real_t real = { 0 };
     sim_progress_t progress;
     sim_progress_init(&progress, options, "run", "kinds of rank");
     sim_job_options_t job_options = { .is_skipped = is_skipped,
                                       .progress = sim_progress_show,
                                       .progress_arg = &progress };
     coll_world_t *world = sim_launcher_world();
-    base_status_t status = sim_job_play_together(scenario, world, &job_options, &job, &err);
+    bool is_real = scenario->backend != SIM_BACKEND_SYNTHETIC;
+    base_status_t status = play_job(scenario, &job_options, &job, &real, &err);
     sim_progress_end(&progress);
     if (status != BASE_OK)
         return fail(&err);
-    int code =
-        coll_world_process(world) == 0 ? report(scenario, &job, options, is_skipped, placement) : 0;
+    int code = 0;
+    if (coll_world_process(world) == 0)
+        code = report(scenario, &job, is_real ? &real : NULL, options, is_skipped, placement);
     sim_job_fini(&job);
+    sim_real_fini(&real);
     if (options->snapshot == NULL || (code != 0 && code != 3))
         return code;
     int failed = write_snapshots(scenario, world, options, is_skipped);

@@ -57,16 +57,32 @@ static int load_here(const char *path, const sim_options_t *options, bool resolv
     return ok ? 0 : 2;
 }
 
+/* Every command but run plays on the synthetic device. */
+static void warn_backend(const sim_scenario_t *scenario)
+{
+    static const char *const names[] = { [SIM_BACKEND_HOST] = "host", [SIM_BACKEND_CUDA] = "cuda" };
+    if (scenario->backend != SIM_BACKEND_SYNTHETIC)
+        base_log(BASE_LOG_WARN,
+                 "device.backend = %s is for mbsim run alone; the synthetic device takes its place",
+                 names[scenario->backend]);
+}
+
 int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
 {
     sim_scenario_init(scenario_p);
-    return load_here(path, options, true, scenario_p);
+    int code = load_here(path, options, true, scenario_p);
+    if (code == 0)
+        warn_backend(scenario_p);
+    return code;
 }
 
 int sim_cli_read(const char *path, const sim_options_t *options, sim_scenario_t *scenario_p)
 {
     sim_scenario_init(scenario_p);
-    return load_here(path, options, false, scenario_p);
+    int code = load_here(path, options, false, scenario_p);
+    if (code == 0)
+        warn_backend(scenario_p);
+    return code;
 }
 
 /* Does this process understand what process 0 has sent as process 0 does? Everybody together. */

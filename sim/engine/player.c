@@ -106,6 +106,8 @@ static inline __attribute__((always_inline)) bool alloc(sim_player_t *p, const s
         note_out_of_memory(p, tensor, bytes);
         return false;
     }
+    if (p->fills && *block_p != SIM_BLOCK_NONE)
+        sim_device_fill(p->device, sim_alloc_block_addr(p->alloc, *block_p), bytes, stream);
     uint64_t block_bytes = p->totals->allocated_bytes - p->account.allocated_bytes;
     if (sim_account_add(&p->account, tensor, block_bytes, &p->now))
         p->peak_op = p->n_ops + 1;

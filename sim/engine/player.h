@@ -61,6 +61,7 @@ typedef struct {
     sim_sharding_t sharding;
     sim_place_t place;
     sim_device_t *device;
+    bool fills; /* every buffer is written to when it is handed out */
     sim_alloc_t *alloc;
     const sim_alloc_totals_t *totals; /* of alloc */
     sim_account_t account;
@@ -115,6 +116,10 @@ typedef struct {
 base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
                               const sim_place_t *place, bool unlimited, base_err_t *err);
 void sim_player_fini(sim_player_t *p);
+
+/* The same on a device that was made for it, of which p is the owner at once. */
+base_status_t sim_player_init_on(sim_player_t *p, const sim_scenario_t *scenario,
+                                 const sim_place_t *place, sim_device_t *device, base_err_t *err);
 
 /* The same without allocator and device: what is played, but nothing to play it on. */
 base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *scenario,

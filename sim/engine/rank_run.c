@@ -67,7 +67,9 @@ base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_plac
     sim_rank_run_t *run = base_xcalloc(1, sizeof(*run));
     sim_player_t *p = &run->player;
     base_status_t status;
-    if (options->without_memory)
+    if (options->device != NULL)
+        status = sim_player_init_on(p, scenario, place, options->device, err);
+    else if (options->without_memory)
         status = sim_player_order(scenario, place, &p->order, err);
     else
         status = sim_player_init(p, scenario, place, options->unlimited, err);
@@ -170,6 +172,11 @@ const sim_step_t *sim_rank_run_next(sim_rank_run_t *run)
         end_iteration(run);
     }
     return NULL;
+}
+
+sim_device_t *sim_rank_run_device(sim_rank_run_t *run)
+{
+    return run->player.device;
 }
 
 uint32_t sim_rank_run_iteration(const sim_rank_run_t *run)

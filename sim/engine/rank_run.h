@@ -16,10 +16,12 @@ typedef struct {
     bool want_alive;     /* list what is alive when the run ends early */
     bool plays_all;      /* without the short cuts of sim/engine/repeat.h */
     uint64_t stop_at;    /* end the play of memory after so many allocations and frees; 0 = never */
+    sim_device_t *device; /* to play on, the run's from then on; NULL = a synthetic one is made */
     sim_observer_t observer;
 } sim_rank_run_options_t;
 
-/* Fails as sim_simulate_rank() does. `scenario` must outlive the run. */
+/* Fails as sim_simulate_rank() does; the device is then gone as well. `scenario` must outlive the
+ * run. */
 base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_place_t *place,
                                   const sim_rank_run_options_t *options, sim_rank_run_t **run_p,
                                   base_err_t *err);
@@ -29,6 +31,9 @@ void sim_rank_run_destroy(sim_rank_run_t *run);
  * gradients' reduction) and return it; NULL when the last iteration is over. Messages go on after
  * the rank has run out of memory, so that the others can be played to their end. */
 const sim_step_t *sim_rank_run_next(sim_rank_run_t *run);
+
+/* What the run plays on; NULL without memory. */
+sim_device_t *sim_rank_run_device(sim_rank_run_t *run);
 
 /* Iteration of the step returned last, from 1. */
 uint32_t sim_rank_run_iteration(const sim_rank_run_t *run);

@@ -177,3 +177,12 @@ base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
     sim_graphs_init(p);
     return status == BASE_OK ? init_memory(p, unlimited, err) : status;
 }
+
+base_status_t sim_player_init_on(sim_player_t *p, const sim_scenario_t *scenario,
+                                 const sim_place_t *place, sim_device_t *device, base_err_t *err)
+{
+    base_status_t status = sim_player_init_program(p, scenario, place, err);
+    p->device = device;
+    p->fills = scenario->device_fill;
+    return status == BASE_OK ? sim_alloc_create(device, scenario->conf, &p->alloc, err) : status;
+}

@@ -85,6 +85,11 @@ static void add_taken(stored_t *d, uint64_t bytes)
     }
 }
 
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 /* Before the first byte is given back after a peak. */
 static void settle(stored_t *d)
 {
@@ -96,8 +101,12 @@ static void settle(stored_t *d)
         sim_store_fail(d->store, "%s", err.text);
         return;
     }
-    uint64_t others = d->store->used_before + d->store->account_bytes - d->taken_bytes;
-    d->own.own_bytes = d->own.then.used_bytes > others ? d->own.then.used_bytes - others : 0;
+    const sim_measure_t *then = &d->own.then;
+    uint64_t others = d->store->account_bytes - d->taken_bytes;
+    d->own.own_bytes = less(then->used_bytes, d->store->used_before + others);
+    d->own.has_process =
+        d->store->facts.bus[0] != '\0' && then->has_process && d->store->has_process_before;
+    d->own.process_bytes = less(then->process_bytes, d->store->process_before + others);
     d->own.is_measured = true;
 }
 

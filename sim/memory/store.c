@@ -45,6 +45,8 @@ base_status_t sim_store_begin(sim_store_t *store, base_err_t *err)
     if (status != BASE_OK)
         return status;
     store->used_before = measure.used_bytes;
+    store->has_process_before = measure.has_process;
+    store->process_before = measure.process_bytes;
     if (store->facts.free_bytes == 0 && store->facts.total_bytes > measure.used_bytes)
         store->facts.free_bytes = store->facts.total_bytes - measure.used_bytes;
     return BASE_OK;

@@ -47,6 +47,8 @@ typedef struct {
     uint64_t own_bytes; /* at that moment as the store has it: used since sim_store_begin(), less
                          * the account of the other devices of this process */
     bool is_measured;   /* own_bytes and `then` are set */
+    bool has_process;   /* cuda, NVML tells what this process uses: */
+    uint64_t process_bytes; /* own_bytes by that, without what other processes use */
     sim_measure_t then;
     uint64_t filled_bytes; /* written in all */
 } sim_device_own_t;

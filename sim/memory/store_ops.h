@@ -40,6 +40,8 @@ struct sim_store {
     uint64_t scale;
     uint64_t account_bytes; /* of all devices, the store's bytes */
     uint64_t used_before;
+    bool has_process_before; /* cuda */
+    uint64_t process_before;
     base_err_t err; /* status BASE_OK = none */
 };
 

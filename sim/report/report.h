@@ -6,6 +6,7 @@
 #include "collectives/placement.h"
 #include "sim/engine/clock.h"
 #include "sim/engine/job.h"
+#include "sim/engine/real.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -49,6 +50,7 @@ extern const char *const sim_routing_case_names[SIM_N_ROUTING_CASES];
 typedef struct {
     const sim_scenario_t *scenario;
     const sim_job_t *job;
+    const sim_real_t *real; /* the job on real memory, borrowed; NULL at first */
     const char *name;       /* of the scenario file */
     const bool *is_skipped; /* by rank, borrowed; NULL = none is */
     bool is_verbose;        /* text: line by line what is outside PyTorch; false at first */

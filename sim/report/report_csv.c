@@ -3,6 +3,8 @@
 
 #include "sim/report/report.h"
 
+#include "sim/report/real.h"
+
 #include <inttypes.h>
 
 static void print_moment(FILE *out, const sim_moment_t *m)
@@ -12,6 +14,24 @@ static void print_moment(FILE *out, const sim_moment_t *m)
     if (m->layer != SIM_NO_LAYER)
         fprintf(out, "%u", m->layer);
     fprintf(out, ",%s", sim_module_name((sim_module_t)m->module));
+}
+
+/* Backend, what the device was asked for at most, what it says itself, the difference, whether it
+ * had enough; all but the first are empty without real memory. */
+static void print_real(const sim_report_t *report, uint32_t rank, FILE *out)
+{
+    const sim_real_rank_t *r = sim_real_rank(report, rank);
+    fprintf(out, ",%s", sim_real_backend_name(report));
+    if (r == NULL) {
+        fputs(",,,,", out);
+        return;
+    }
+    fprintf(out, ",%" PRIu64, r->own.account_bytes);
+    if (r->own.is_measured)
+        fprintf(out, ",%" PRIu64 ",%" PRId64, r->own.own_bytes, sim_real_difference(r));
+    else
+        fputs(",,", out);
+    fprintf(out, ",%s", r->is_out_of_memory ? "false" : "true");
 }
 
 static void print_row(const sim_report_t *report, uint32_t rank, FILE *out)
@@ -29,6 +49,7 @@ static void print_row(const sim_report_t *report, uint32_t rank, FILE *out)
             l.total_bytes, l.headroom_bytes, r->is_out_of_memory ? "false" : "true");
     print_moment(out, &r->allocated_moment);
     print_moment(out, &r->reserved_moment);
+    print_real(report, rank, out);
     fputc('\n', out);
 }
 
@@ -44,6 +65,8 @@ void sim_report_csv(const sim_report_t *report, FILE *out)
     for (int i = 0; i < 2; i++)
         fprintf(out, ",%s_iteration,%s_phase,%s_microbatch,%s_chunk,%s_layer,%s_module", moments[i],
                 moments[i], moments[i], moments[i], moments[i], moments[i]);
+    fputs(",backend,device_account_bytes,device_own_bytes,device_difference_bytes,device_fits",
+          out);
     fputc('\n', out);
     for (uint32_t rank = 0; rank < report->job->classes.n_ranks; rank++) {
         if (sim_report_shows(report, rank))

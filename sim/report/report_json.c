@@ -5,6 +5,7 @@
 #include "sim/engine/outside.h"
 #include "sim/report/moment.h"
 #include "sim/report/placement.h"
+#include "sim/report/real.h"
 #include "sim/report/report.h"
 #include "sim/scenario/keys.h"
 
@@ -394,6 +395,7 @@ json_t *sim_report_json(const sim_report_t *report)
     json_object_set_new(root, "time", time_json(&report->time));
     json_object_set_new(root, "ranks", ranks_json(report));
     json_object_set_new(root, "worst", worst_json(report));
+    json_object_set_new(root, "device", sim_real_json(report));
     if (report->has_routing)
         json_object_set_new(root, "routing", routing_json(report));
     if (report->placement != NULL)

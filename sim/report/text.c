@@ -9,6 +9,7 @@
 #include "sim/report/moment.h"
 #include "sim/report/placement.h"
 #include "sim/report/rank_list.h"
+#include "sim/report/real.h"
 #include "sim/report/report.h"
 #include "sim/report/table.h"
 
@@ -375,6 +376,7 @@ void sim_report_text(const sim_report_t *report, FILE *out)
         fputc('\n', out);
     }
     print_worst(report, out);
+    sim_real_text(report, out);
     if (report->verdict.n_out_of_memory > 0) {
         print_out_of_memory(report, out);
         return;

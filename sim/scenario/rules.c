@@ -575,10 +575,20 @@ static void links_divide_hosts(sim_rule_context_t *c)
                         domain, node);
 }
 
-static void simulated_backend(sim_rule_context_t *c)
+static void backend_has_what_is_asked(sim_rule_context_t *c)
 {
-    if (c->s->backend != SIM_BACKEND_SYNTHETIC)
-        sim_rule_broken(c, "backend", "this version has the synthetic device alone");
+    const sim_scenario_t *s = c->s;
+    uint64_t scale = s->device_scale;
+    if (s->backend != SIM_BACKEND_HOST && scale != 1)
+        sim_rule_broken(c, "scale", "only backend = host has pages to be sparing with");
+    else if ((scale & (scale - 1)) != 0)
+        sim_rule_broken(c, "scale", U64 " is no power of two", scale);
+    if (s->backend != SIM_BACKEND_CUDA && s->ranks_per_gpu != 1)
+        sim_rule_broken(c, "ranks_per_gpu", "only backend = cuda has GPUs to share");
+    if (s->backend == SIM_BACKEND_SYNTHETIC && s->device_share > 0)
+        sim_rule_broken(c, "share", "backend = synthetic takes no memory");
+    if (s->backend == SIM_BACKEND_SYNTHETIC && s->device_fill)
+        sim_rule_broken(c, "fill", "backend = synthetic has no memory to write to");
 }
 
 /* Largest tensors, in elements times 8 bytes: [tokens, width], logits, attention scores. Sums of
@@ -687,7 +697,7 @@ static const sim_rule_t rules[] = {
     { "version", "the version of NCCL can be read", nccl_version_is_one },
     { "algo", "NCCL's algorithms are known", nccl_algorithms_are_known },
     { "nvlink_domain gpus_per_node gpu", "NVLink joins parts of hosts or whole hosts", links_divide_hosts },
-    { "backend", "the backend is there", simulated_backend },
+    { "backend scale share ranks_per_gpu fill", "the backend has what is asked of it", backend_has_what_is_asked },
     { "seq_length micro_batch_size num_layers hidden_size num_attention_heads kv_channels ffn_hidden_size padded_vocab_size", "sizes fit 64 bits", tensors_fit_64_bits },
 };
 /* clang-format on */

@@ -387,6 +387,10 @@ typedef struct {
     uint64_t memory_bytes;           /* total memory; default: the GPU's */
     uint64_t reserved_outside_bytes; /* not usable by PyTorch; 0 = by estimate_outside */
     sim_backend_t backend;
+    uint64_t device_scale;         /* host: bytes of the device to a byte of the machine */
+    double device_share;           /* of the real memory, all ranks on it together; 0 = default */
+    uint64_t ranks_per_gpu;        /* cuda: that may share one */
+    bool device_fill;              /* host, cuda: every buffer is written to */
     char *cublas_workspace_config; /* text of CUBLAS_WORKSPACE_CONFIG, NULL = not set */
     double compute_efficiency;     /* for the time estimate; 0 = measured on GPUs of its kind */
 

@@ -16,6 +16,7 @@
  *   STANDIN_NCCL_BYTES=BYTES     taken by a communicator (32 MiB)
  *   STANDIN_SHARED=FILE          processes that name the same file share the GPUs' capacity
  *   STANDIN_FAIL_AT=N            the N-th call that can fail, from 1, fails, ...
+ *   STANDIN_FAIL_FOR=1           and as many in all from there on, ...
  *   STANDIN_FAIL_CALL=NAME       ... counting calls of that name only
  *   STANDIN_FAIL_CODE=999        ... with this error
  *   STANDIN_FAIL_RANK=R          ... in the process of that rank of mpirun only

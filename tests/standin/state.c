@@ -157,7 +157,9 @@ int standin_enter(const char *call)
         n = strcmp(name, call) == 0 ? ++n_named_calls : 0;
     }
     pthread_mutex_unlock(&lock);
-    if (n == 0 || n != standin_setting("STANDIN_FAIL_AT", 0) || !is_this_rank())
+    uint64_t first = standin_setting("STANDIN_FAIL_AT", 0);
+    if (n == 0 || first == 0 || n < first || n - first >= standin_setting("STANDIN_FAIL_FOR", 1) ||
+        !is_this_rank())
         return 0;
     return (int)standin_setting("STANDIN_FAIL_CODE", STANDIN_UNKNOWN);
 }

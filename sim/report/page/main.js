@@ -114,12 +114,13 @@ function runPage(job) {
     history.replaceState(null, '', '#rank=' + rank);
   };
   const pipeline = pipelineSection(job);
-  document.getElementById('main').append(verdict(job), rankGrid(job, choose), chosen, pipeline || '', scenarioSection(job));
+  document.getElementById('main').append(verdict(job), rankGrid(job, choose), chosen, pipeline || '',
+    deviceSection(job) || '', scenarioSection(job));
   showRank(job, chosen, hashRank(job));
   if (pipeline) pipeline.redraw();
   window.addEventListener('hashchange', () => showRank(job, chosen, hashRank(job)));
   document.getElementById('foot').append('mbsim ' + job.report.version
-    + ' · simulated, not measured · 1 GiB = 1,073,741,824 bytes · this page is one file and asks the network for nothing');
+    + (job.report.device.backend === 'synthetic' ? ' · simulated, not measured' : '') + ' · 1 GiB = 1,073,741,824 bytes · this page is one file and asks the network for nothing');
 }
 
 ({ run: runPage, sweep: sweepPage, diff: diffPage })[DATA.kind](DATA);
