@@ -184,5 +184,9 @@ base_status_t sim_player_init_on(sim_player_t *p, const sim_scenario_t *scenario
     base_status_t status = sim_player_init_program(p, scenario, place, err);
     p->device = device;
     p->fills = scenario->device_fill;
-    return status == BASE_OK ? sim_alloc_create(device, scenario->conf, &p->alloc, err) : status;
+    if (status == BASE_OK)
+        status = sim_alloc_create(device, scenario->conf, &p->alloc, err);
+    if (status == BASE_OK)
+        p->totals = sim_alloc_totals(p->alloc);
+    return status;
 }
