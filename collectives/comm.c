@@ -211,12 +211,15 @@ static coll_comm_t *group(coll_build_t *b, topo_group_t which)
 }
 
 /* Uses stay in order of time; one beyond the first COLL_MAX_USES would be a kind that is there. */
-static void use(coll_comm_t *comm, coll_op_t op, uint64_t bytes, const coll_peers_t *peers,
+static void use(coll_comm_t *comm, coll_op_t op, uint64_t bytes, const coll_use_t *exchange,
                 uint32_t iteration, coll_phase_t phase)
 {
-    coll_use_t u = { .op = op, .message_bytes = bytes, .at = { iteration, phase } };
-    if (peers != NULL)
-        u.peers = *peers;
+    coll_use_t u = { .op = op };
+    if (exchange != NULL)
+        u = *exchange;
+    u.op = op;
+    u.message_bytes = bytes;
+    u.at = (coll_moment_t){ iteration, phase };
     assert(comm->n_uses < COLL_MAX_USES);
     uint32_t at = comm->n_uses++;
     while (at > 0 && coll_moment_compare(u.at, comm->uses[at - 1].at) < 0) {
@@ -230,9 +233,15 @@ enum { SCALAR = 8 };
 /* Gradients of a bucket; only whether it is more than a few MiB matters. */
 #define BUCKET (64 * BASE_MIB)
 
-static void reach(const coll_build_t *b, uint32_t other, bool send, bool recv, coll_peers_t *peers)
+/* Add a neighbour to a send/receive. */
+static void reach(const coll_build_t *b, uint32_t other, bool send, bool recv, coll_use_t *exchange)
 {
     const coll_job_t *job = b->job;
+    coll_peers_t *peers = &exchange->peers;
+    if (send)
+        exchange->send_to[exchange->n_send++] = other;
+    if (recv)
+        exchange->recv_from[exchange->n_recv++] = other;
     bool same = coll_same_node(&job->machine, b->rank, other);
     bool linked = coll_is_linked(&job->machine, b->rank, other) || (same && job->pcie_p2p);
     peers->send_linked += send && linked;
@@ -244,7 +253,7 @@ static void reach(const coll_build_t *b, uint32_t other, bool send, bool recv, c
 /* A send or receive outside a batch; `which` tells the pairs of a group apart. */
 static void pair(coll_build_t *b, const char *which, uint32_t other, bool send, bool recv)
 {
-    coll_peers_t peers = { 0 };
+    coll_use_t peers = { .op = COLL_OP_SEND_RECV };
     coll_comm_t *comm = add(b, COLL_SCOPE_PAIR, TOPO_GROUP_PP, other, which);
     reach(b, other, send, recv, &peers);
     use(comm, COLL_OP_SEND_RECV, 0, &peers, 1, COLL_AT_FORWARD);
@@ -306,7 +315,7 @@ static void add_pipeline(coll_build_t *b)
             pair(b, "world pair", next, p != 0, p == 0);
             return;
         }
-        coll_peers_t own = { 0 }, other = { 0 };
+        coll_use_t own = { .op = COLL_OP_SEND_RECV }, other = own;
         reach(b, next, p == 0, p != 0, &own);
         reach(b, next, p != 0, p == 0, &other);
         use(group(b, TOPO_GROUP_PP), COLL_OP_SEND_RECV, 0, &own, 1, COLL_AT_FORWARD);
@@ -320,7 +329,7 @@ static void add_pipeline(coll_build_t *b)
             pair(b, "pp pair next", next, true, true);
         return;
     }
-    coll_peers_t peers = { 0 };
+    coll_use_t peers = { .op = COLL_OP_SEND_RECV };
     if (has_prev)
         reach(b, prev, true, true, &peers);
     if (has_next && (next != prev || !has_prev))
@@ -349,7 +358,7 @@ static void add_two_levels(coll_build_t *b)
         pair(b, "cp pair prev", prev, false, true);
         return;
     }
-    coll_peers_t peers = { 0 };
+    coll_use_t peers = { .op = COLL_OP_SEND_RECV };
     reach(b, next, true, false, &peers);
     reach(b, prev, false, true, &peers);
     use(add(b, COLL_SCOPE_INTER, TOPO_GROUP_CP, 0, "cp p2p"), COLL_OP_SEND_RECV, 0, &peers, 1,
@@ -380,7 +389,7 @@ static void add_context_parallel(coll_build_t *b)
         pair(b, "cp pair prev", prev, false, true);
         return;
     }
-    coll_peers_t peers = { 0 };
+    coll_use_t peers = { .op = COLL_OP_SEND_RECV };
     reach(b, next, true, false, &peers);
     reach(b, prev, false, true, &peers);
     use(group(b, TOPO_GROUP_CP), COLL_OP_SEND_RECV, 0, &peers, 1, COLL_AT_FORWARD);

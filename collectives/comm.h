@@ -91,7 +91,8 @@ typedef enum {
 typedef struct {
     coll_op_t op;
     uint64_t message_bytes;
-    coll_peers_t peers; /* of send/receive */
+    coll_peers_t peers;                                /* of send/receive */
+    uint32_t send_to[2], recv_from[2], n_send, n_recv; /* the same as ranks */
     coll_moment_t at;
 } coll_use_t;
 

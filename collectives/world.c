@@ -123,6 +123,24 @@ void coll_world_share_of(const coll_world_t *world, uint32_t process, uint32_t *
     *n_p = first_gpu(world, process + 1) - *first_gpu_p;
 }
 
+void coll_world_alarm(coll_world_t *world)
+{
+    if (!world->is_alarmed)
+        world->ops->alarm(world);
+    world->is_alarmed = true;
+}
+
+bool coll_world_is_alarmed(coll_world_t *world)
+{
+    world->ops->poll(world);
+    return world->is_alarmed;
+}
+
+uint64_t coll_world_limit_ns(const coll_world_t *world)
+{
+    return COLL_SILENT_DEADLINES * world->deadline_ns;
+}
+
 /* ---- work shared out piece by piece ---- */
 
 void coll_world_counter_open(coll_world_t *world)

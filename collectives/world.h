@@ -120,6 +120,17 @@ base_status_t coll_world_gather(coll_world_t *world, const void *data, size_t n,
 void coll_world_collect(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p);
 void coll_blobs_free(coll_blob_t *blobs, uint32_t n);
 
+/* ---- work outside this file in which processes wait for each other ---- */
+
+/* This process cannot go on: all others learn of it with coll_world_is_alarmed(). */
+void coll_world_alarm(coll_world_t *world);
+
+/* Whether some process has raised the alarm. Never blocks. */
+bool coll_world_is_alarmed(coll_world_t *world);
+
+/* How long a process may wait for another one. */
+uint64_t coll_world_limit_ns(const coll_world_t *world);
+
 /* ---- work that is shared out piece by piece, instead of GPUs ---- */
 
 /* Everybody together, once: a counter in process 0's memory that all can reach from outside. */

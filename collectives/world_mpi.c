@@ -25,11 +25,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_MESSAGE = 1, TAG_REPORT, TAG_VERDICT, TAG_BLOB, TAG_PARCEL, TAG_CODE, TAG_BYE };
+enum {
+    TAG_MESSAGE = 1,
+    TAG_REPORT,
+    TAG_VERDICT,
+    TAG_BLOB,
+    TAG_PARCEL,
+    TAG_CODE,
+    TAG_BYE,
+    TAG_ALARM
+};
 
-/* Deadlines without any sign from a process before the watchdog gives up on it, and before a
- * process gives up on the watchdog. */
-enum { SILENT_DEADLINES = 10, ORPHAN_DEADLINES = 30 };
+/* Deadlines before a process gives up on the watchdog. */
+enum { ORPHAN_DEADLINES = 30 };
 
 typedef enum { PLAYING, STALLED, DONE } phase_t;
 
@@ -157,7 +165,7 @@ static void init_mpi(uint64_t limit_ns)
 void coll_world_mpi_start(coll_world_t *world)
 {
     int rank, size;
-    init_mpi(SILENT_DEADLINES * world->deadline_ns);
+    init_mpi(coll_world_limit_ns(world));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     world->process = (uint32_t)rank;
@@ -260,6 +268,9 @@ static void receive(coll_world_t *world, const MPI_Status *status)
     case TAG_PARCEL:
         coll_world_keep_parcel(world, (coll_blob_t){ .data = data, .n = (size_t)n });
         return; /* the data is kept */
+    case TAG_ALARM:
+        world->is_alarmed = true;
+        break;
     case TAG_CODE:
         memcpy(&state->code, data, sizeof(state->code));
         state->have_code = true;
@@ -341,7 +352,7 @@ static patience_t patience_begin(const mpi_state_t *state)
 static void endure(coll_world_t *world, patience_t *p)
 {
     const mpi_state_t *state = world->state;
-    uint64_t now = now_ns(), limit = SILENT_DEADLINES * world->deadline_ns;
+    uint64_t now = now_ns(), limit = coll_world_limit_ns(world);
     if (world->process != 0)
         limit = ORPHAN_DEADLINES * world->deadline_ns + (world->process - 1) * world->deadline_ns;
     if (state->n_signs != p->n_signs) {
@@ -539,6 +550,15 @@ static base_status_t mpi_wait(coll_world_t *world, const coll_message_t *expecte
     }
 }
 
+/* ---- alarm ---- */
+
+static void mpi_alarm(coll_world_t *world)
+{
+    for (uint32_t i = 0; i < world->n_processes; i++)
+        if (i != world->process)
+            post(world, (int)i, TAG_ALARM, "", 0);
+}
+
 /* ---- hosts ---- */
 
 /* What process 0 says when the launcher ends it: a launcher that has lost a host names the host
@@ -663,7 +683,7 @@ static int mpi_finish(coll_world_t *world, int code)
         finish_root(world, code);
     else
         finish_other(world);
-    bound_begin("MPI does not end", world->process, SILENT_DEADLINES * world->deadline_ns);
+    bound_begin("MPI does not end", world->process, coll_world_limit_ns(world));
     unsigned n_pauses = 0;
     while (reap_sends(state), state->n_sends > 0)
         pause_poll(&n_pauses);
@@ -688,6 +708,7 @@ const coll_world_ops_t coll_world_mpi = {
     .wait = mpi_wait,
     .gather = mpi_gather,
     .collect = mpi_collect,
+    .alarm = mpi_alarm,
     .met = mpi_met,
     .counter_open = mpi_counter_open,
     .counter_next = mpi_counter_next,

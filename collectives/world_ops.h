@@ -19,6 +19,7 @@ typedef struct {
     base_status_t (*gather)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p,
                             base_err_t *err);
     void (*collect)(coll_world_t *world, const void *data, size_t n, coll_blob_t **blobs_p);
+    void (*alarm)(coll_world_t *world); /* tell the others */
     /* The hosts are known. */
     void (*met)(coll_world_t *world);
     void (*counter_open)(coll_world_t *world);
@@ -47,12 +48,16 @@ struct coll_world {
     char **hosts; /* by process; owned */
     uint64_t deadline_ns;
     bool is_shared; /* all work together, not process 0 alone */
+    bool is_alarmed;
     uint32_t n_gpus, first_gpu, n_mine;
     coll_mailbox_t *mailboxes;                    /* by gpu - first_gpu */
     coll_parcel_t *first_parcel, **last_parcel_p; /* process 0: arrived and not fetched */
     uint64_t counter;                             /* of a world of one process */
     void *state;                                  /* of the ops */
 };
+
+/* Deadlines without any sign from a process before the watchdog gives up on it. */
+enum { COLL_SILENT_DEADLINES = 10 };
 
 extern const coll_world_ops_t coll_world_self;
 extern const coll_world_ops_t coll_world_mpi;

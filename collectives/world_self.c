@@ -52,6 +52,11 @@ static base_status_t self_gather(coll_world_t *world, const void *data, size_t n
     return BASE_OK;
 }
 
+static void self_alarm(coll_world_t *world)
+{
+    (void)world;
+}
+
 static void self_met(coll_world_t *world)
 {
     (void)world;
@@ -93,6 +98,7 @@ const coll_world_ops_t coll_world_self = {
     .wait = self_wait,
     .gather = self_gather,
     .collect = self_collect,
+    .alarm = self_alarm,
     .met = self_met,
     .counter_open = self_counter_open,
     .counter_next = self_counter_next,

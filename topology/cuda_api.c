@@ -22,6 +22,7 @@ static const base_symbol_t runtime_symbols[] = {
     RT(cudaMemsetAsync),
     RT(cudaStreamCreateWithFlags),
     RT(cudaStreamSynchronize),
+    RT(cudaStreamQuery),
     RT(cudaStreamDestroy),
     RT(cudaDeviceSynchronize),
     RT(cudaGetLastError),

@@ -15,6 +15,7 @@
 /* cudaError_t, CUresult, nvmlReturn_t: 0 = success. */
 enum {
     TOPO_CUDA_OUT_OF_MEMORY = 2, /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
+    TOPO_CUDA_NOT_READY = 600,   /* cudaErrorNotReady */
     TOPO_CUDA_ATTRIBUTE_VIRTUAL_MEMORY = 102,
     TOPO_CUDA_STREAM_NON_BLOCKING = 1,
     TOPO_CUDA_PINNED = 1,     /* CU_MEM_ALLOCATION_TYPE_PINNED */
@@ -71,6 +72,7 @@ typedef struct {
     int (*cudaMemsetAsync)(void *address, int value, size_t bytes, topo_cuda_stream_t stream);
     int (*cudaStreamCreateWithFlags)(topo_cuda_stream_t *stream, unsigned flags);
     int (*cudaStreamSynchronize)(topo_cuda_stream_t stream);
+    int (*cudaStreamQuery)(topo_cuda_stream_t stream);
     int (*cudaStreamDestroy)(topo_cuda_stream_t stream);
     int (*cudaDeviceSynchronize)(void);
     int (*cudaGetLastError)(void);

@@ -27,6 +27,7 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total);
 int cudaMemsetAsync(void *address, int value, size_t bytes, topo_cuda_stream_t stream);
 int cudaStreamCreateWithFlags(topo_cuda_stream_t *stream, unsigned flags);
 int cudaStreamSynchronize(topo_cuda_stream_t stream);
+int cudaStreamQuery(topo_cuda_stream_t stream);
 int cudaStreamDestroy(topo_cuda_stream_t stream);
 int cudaDeviceSynchronize(void);
 int cudaGetLastError(void);
@@ -157,6 +158,14 @@ int cudaStreamSynchronize(topo_cuda_stream_t stream)
     if (!is_stream(stream))
         standin_misuse("cudaStreamSynchronize: not a stream");
     return 0;
+}
+
+int cudaStreamQuery(topo_cuda_stream_t stream)
+{
+    ENTER("cudaStreamQuery");
+    if (!is_stream(stream))
+        standin_misuse("cudaStreamQuery: not a stream");
+    return standin_has_met((uintptr_t)stream) ? 0 : TOPO_CUDA_NOT_READY;
 }
 
 int cudaStreamDestroy(topo_cuda_stream_t stream)

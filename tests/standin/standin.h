@@ -13,8 +13,10 @@
  *   STANDIN_DRIVER=13000         version of the driver
  *   STANDIN_NO_VMM=1             the GPU has no virtual memory management
  *   STANDIN_NO_PROCESSES=1       NVML does not tell what a process uses
- *   STANDIN_NCCL_BYTES=BYTES     taken by a communicator (32 MiB)
- *   STANDIN_SHARED=FILE          processes that name the same file share the GPUs' capacity
+ *   STANDIN_NCCL_BYTES=BYTES     taken by a communicator (32 MiB), ...
+ *   STANDIN_NCCL_USE_BYTES=BYTES ... and by the first use of each of its functions (12 MiB)
+ *   STANDIN_SHARED=FILE          processes that name the same file share the GPUs' capacity, and
+ *                                wait for each other in NCCL
  *   STANDIN_FAIL_AT=N            the N-th call that can fail, from 1, fails, ...
  *   STANDIN_FAIL_FOR=1           and as many in all from there on, ...
  *   STANDIN_FAIL_CALL=NAME       ... counting calls of that name only
@@ -51,6 +53,8 @@ typedef struct {
     uint64_t other;         /* a mapping's handle; how often a handle is mapped */
     int device;
     bool is_accessible; /* mapping */
+    uint32_t uses;      /* of a communicator: functions that were used, a set; how often in all */
+    uint32_t n_uses;
 } standin_thing_t;
 
 /* For a test that has loaded the library: calls so far that can fail, what is alive, misuses. */
@@ -84,6 +88,14 @@ standin_thing_t *standin_add(standin_thing_t thing);
 standin_thing_t *standin_find(standin_kind_t kind, uint64_t address);
 standin_thing_t *standin_around(standin_kind_t kind, uint64_t address); /* that contains it */
 void standin_remove(standin_thing_t *thing);
+
+/* This process comes to meeting number `meeting` (> 0); have `n` come? Without STANDIN_SHARED
+ * nobody waits. */
+void standin_meet(uint64_t meeting);
+bool standin_have_met(uint64_t meeting, uint64_t n);
+
+/* Whether what was last put on a stream is through. */
+bool standin_has_met(uint64_t stream);
 
 /* A range of addresses that was never given out. */
 uint64_t standin_new_address(uint64_t bytes);

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_PROCESSES = 64, STRICT_EXIT = 86 };
+enum { MAX_PROCESSES = 64, MAX_MEETINGS = 1 << 14, STRICT_EXIT = 86 };
 
 /* What processes share; zeroed at first. */
 typedef struct {
@@ -20,6 +20,8 @@ typedef struct {
     uint64_t by_process[MAX_PROCESSES][STANDIN_MAX_DEVICES];
     uint32_t pids[MAX_PROCESSES];
     uint32_t n_processes;
+    uint64_t meetings[MAX_MEETINGS]; /* numbers; a hash table */
+    uint32_t n_came[MAX_MEETINGS];
 } shared_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -253,6 +255,38 @@ void standin_discharge(int physical, uint64_t bytes)
 {
     __atomic_fetch_sub(&shared->used[physical], bytes, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&shared->by_process[place][physical], bytes, __ATOMIC_SEQ_CST);
+}
+
+/* ---- meetings ---- */
+
+static uint32_t slot_of(uint64_t meeting)
+{
+    uint32_t slot = (uint32_t)(meeting * UINT64_C(0x9e3779b97f4a7c15) >> 50);
+    for (uint32_t i = 0; i < MAX_MEETINGS; i++, slot = (slot + 1) % MAX_MEETINGS) {
+        uint64_t free_slot = 0;
+        if (__atomic_compare_exchange_n(&shared->meetings[slot], &free_slot, meeting, false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ||
+            free_slot == meeting)
+            return slot;
+    }
+    die("too many meetings");
+}
+
+void standin_meet(uint64_t meeting)
+{
+    __atomic_add_fetch(&shared->n_came[slot_of(meeting)], 1, __ATOMIC_SEQ_CST);
+}
+
+bool standin_have_met(uint64_t meeting, uint64_t n)
+{
+    return shared == &own_memory || meeting == 0 ||
+           __atomic_load_n(&shared->n_came[slot_of(meeting)], __ATOMIC_SEQ_CST) >= n;
+}
+
+bool standin_has_met(uint64_t stream)
+{
+    const standin_thing_t *thing = standin_find(STANDIN_STREAM, stream);
+    return thing == NULL || standin_have_met(thing->other, thing->bytes);
 }
 
 /* ---- what is alive ---- */
