@@ -490,6 +490,30 @@ static void make_fsdp(maker_t *m)
         set_count(m, "suggested_communication_unit_size", PICK(m, 1, 10000, 1000000));
 }
 
+/* Last, for it does not go with much of the rest. */
+static void make_schedule(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    if (m->pp == 1 || m->vpp > 1 || s->pipeline_model_parallel_layout != NULL ||
+        s->hybrid_layer_pattern != NULL || s->use_megatron_fsdp ||
+        s->peft_scheme != SIM_PEFT_NONE || s->mtp_num_layers > 0 ||
+        s->fine_grained_activation_offloading || s->account_for_embedding_in_pipeline_split ||
+        s->account_for_loss_in_pipeline_split || !chance(m, 50))
+        return;
+    ONE_OF(m, "pipeline_schedule", "zb-h1", "zbv", "v-half", "v-min", "dualpipe", "dualpipev");
+    set(m, "untie_embeddings_and_output_weights", "true");
+    set(m, "gradient_accumulation_fusion", "true");
+    set(m, "overlap_grad_reduce", "false");
+    set(m, "overlap_param_gather", "false");
+    set(m, "defer_embedding_wgrad_compute", "false");
+    set(m, "tp_comm_overlap", "false");
+    if (sim_schedule_placement(s->pipeline_schedule) == TOPO_PLACEMENT_V)
+        set_count(m, "num_layers", 2 * s->num_layers);
+    if (s->pipeline_schedule == SIM_SCHEDULE_DUALPIPE ||
+        s->pipeline_schedule == SIM_SCHEDULE_DUALPIPEV)
+        set_count(m, "global_batch_size", 10 * s->global_batch_size);
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -517,6 +541,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     if (chance(&m, 20))
         set_count(&m, "software_date", PICK(&m, 20240101, 20250101, 20260601));
     set_count(&m, "iterations", 4);
+    make_schedule(&m);
     bool ok = sim_scenario_resolve(s_p, &m.diag);
     if (!ok && getenv("RANDOM_SCENARIO_WHY") != NULL)
         fprintf(stderr, "%s\n", m.diag.text[0]);

@@ -55,7 +55,7 @@ static void parts_add_up(void)
 
 static void check_spans(const sim_scenario_t *s, const sim_step_time_t *t)
 {
-    uint64_t n_passes[2] = { 0 };
+    uint64_t n_passes[2] = { 0 }, n_weight_grads = 0;
     for (size_t i = 0; i < t->n_spans; i++) {
         const sim_span_t *span = &t->spans[i];
         CU_ASSERT_TRUE(span->begin_ns < span->end_ns && span->end_ns <= t->step_ns);
@@ -63,10 +63,17 @@ static void check_spans(const sim_scenario_t *s, const sim_step_time_t *t)
             CU_ASSERT_TRUE(span[-1].end_ns <= span->begin_ns);
         if (span->kind == SIM_SPAN_FORWARD || span->kind == SIM_SPAN_BACKWARD)
             n_passes[span->kind == SIM_SPAN_BACKWARD]++;
+        n_weight_grads += span->kind == SIM_SPAN_WEIGHT_GRAD;
     }
-    uint64_t expected = s->n_microbatches * s->stages.vpp * s->stages.pp;
+    uint64_t expected =
+        s->n_microbatches * topo_n_stages(s->stages.placement, s->stages.pp, s->stages.vpp);
     CU_ASSERT_EQUAL(n_passes[0], expected);
     CU_ASSERT_EQUAL(n_passes[1], expected);
+    bool splits = sim_schedule_splits(s->pipeline_schedule);
+    bool splits_some = s->pipeline_schedule == SIM_SCHEDULE_DUALPIPE ||
+                       s->pipeline_schedule == SIM_SCHEDULE_DUALPIPEV;
+    CU_ASSERT_TRUE(splits_some ? n_weight_grads > 0 && n_weight_grads < expected
+                               : n_weight_grads == (splits ? expected : 0));
 }
 
 static void every_pass_has_its_span(void)
@@ -76,8 +83,9 @@ static void every_pass_has_its_span(void)
 
 static void check_arrows(const sim_scenario_t *s, const sim_step_time_t *t)
 {
-    /* Both ways between stages that follow each other, over all chunks. */
-    uint64_t borders = (uint64_t)s->stages.vpp * s->stages.pp - 1;
+    /* Both ways between stages that follow each other, but for two on the same rank. */
+    uint64_t borders = topo_n_stages(s->stages.placement, s->stages.pp, s->stages.vpp) - 1 -
+                       (s->stages.placement == TOPO_PLACEMENT_V);
     CU_ASSERT_EQUAL(t->n_arrows, s->stages.pp > 1 ? 2 * borders * s->n_microbatches : 0);
     for (size_t i = 0; i < t->n_arrows; i++) {
         const sim_arrow_t *arrow = &t->arrows[i];
@@ -156,6 +164,36 @@ static void bubble_shrinks_with_micro_batches(void)
     CU_ASSERT_TRUE(interleaved.bubble_fraction < few.bubble_fraction / 2);
 }
 
+/* Equal stages, passes of about equal length: on top of its work 1F1B stands still for
+ * (p - 1) (F + B + W) and ZB-H1 for (p - 1) (F + B - W) (Zero Bubble, section 2); the V shapes are
+ * published in this order, and DualPipe, whose ranks have twice the parameters, below them. */
+static void split_schedules_stand_still_for_less(void)
+{
+    static const char small[] =
+        "preset=llama2-7b world_size=8 pipeline_model_parallel_size=8 micro_batch_size=1 "
+        "seq_length=2048 gpu=h100-80gb-sxm num_layers=64 vocab_size=1024 global_batch_size=32 "
+        "max_position_embeddings=2048 nic_gbit_per_s=400";
+    sim_step_time_t plain = time_of(small, "");
+    sim_step_time_t zb_h1 = time_of(small, "pipeline_schedule=zb-h1");
+    sim_step_time_t zbv = time_of(small, "pipeline_schedule=zbv");
+    sim_step_time_t half = time_of(small, "pipeline_schedule=v-half");
+    sim_step_time_t min = time_of(small, "pipeline_schedule=v-min");
+    sim_step_time_t dualpipe = time_of(small, "pipeline_schedule=dualpipe");
+    double ratio = (double)zb_h1.bubble_ns / (double)plain.bubble_ns;
+    printf("# bubbles: 1f1b %.1f %%, zb-h1 %.1f %%, zbv %.1f %%, v-half %.1f %%, v-min %.1f %%, "
+           "dualpipe %.1f %%\n",
+           100 * plain.bubble_fraction, 100 * zb_h1.bubble_fraction, 100 * zbv.bubble_fraction,
+           100 * half.bubble_fraction, 100 * min.bubble_fraction, 100 * dualpipe.bubble_fraction);
+    CU_ASSERT_TRUE(ratio > 0.25 && ratio < 0.55);
+    CU_ASSERT_TRUE(zbv.bubble_ns < zb_h1.bubble_ns);
+    CU_ASSERT_TRUE(zbv.bubble_ns < half.bubble_ns && half.bubble_ns < min.bubble_ns);
+    CU_ASSERT_TRUE(half.bubble_ns < plain.bubble_ns && min.bubble_ns < plain.bubble_ns);
+    CU_ASSERT_TRUE(dualpipe.bubble_ns < plain.bubble_ns);
+    /* The work is the same; every layer runs once for each micro-batch. */
+    CU_ASSERT_TRUE(fabs((double)zbv.compute_ns / (double)plain.compute_ns - 1) < 0.01);
+    CU_ASSERT_TRUE(fabs((double)dualpipe.compute_ns / (double)plain.compute_ns - 1) < 0.01);
+}
+
 static void links_matter(void)
 {
     static const char two_hosts[] =
@@ -178,6 +216,7 @@ static CU_TestInfo tests[] = {
     { "every message has its arrow", every_message_has_its_arrow },
     { "published layouts", published_layouts },
     { "bubble shrinks with micro-batches", bubble_shrinks_with_micro_batches },
+    { "split schedules stand still for less", split_schedules_stand_still_for_less },
     { "links matter", links_matter },
     CU_TEST_INFO_NULL,
 };

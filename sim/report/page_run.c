@@ -400,6 +400,8 @@ static void set_job(json_t *page, const sim_scenario_t *s)
     set_uint(grid, "dp", s->grid.dp);
     set_uint(grid, "pp", s->grid.pp);
     set_uint(grid, "vpp", s->stages.vpp);
+    if (sim_schedule_splits(s->pipeline_schedule))
+        json_object_set_new(grid, "schedule", json_string(sim_schedule_name(s->pipeline_schedule)));
     json_object_set_new(page, "grid", grid);
     json_object_set_new(page, "gpu", json_string(s->gpu_p->name));
     set_uint(page, "n_microbatches", s->n_microbatches);

@@ -28,7 +28,9 @@ static void print_title(const sim_report_t *r, FILE *out)
     size_text_t total;
     fprintf(out, "%s\n%" PRIu32 " x %s with %s; TP %" PRIu32 ", PP %" PRIu32, r->name,
             g->world_size, s->gpu_p->name, base_bytes_format(s->memory_bytes, total), g->tp, g->pp);
-    if (s->stages.vpp > 1)
+    if (sim_schedule_splits(s->pipeline_schedule))
+        fprintf(out, " %s", sim_schedule_name(s->pipeline_schedule));
+    else if (s->stages.vpp > 1)
         fprintf(out, ", VPP %" PRIu32, s->stages.vpp);
     if (g->cp > 1)
         fprintf(out, ", CP %" PRIu32, g->cp);

@@ -430,8 +430,10 @@ static void resolve_schedule(sim_import_t *import, uint64_t pp)
     const char *setup = value_of(import, "zero-bubble-v-schedule-mem-setup");
     if (given(import, "zero-bubble-v-schedule")) {
         bool is_zb = setup == NULL || strcmp(setup, "zb") == 0;
-        if (!is_zb && strcmp(setup, "half") != 0 && strcmp(setup, "min") != 0)
+        if (!is_zb && strcmp(setup, "half") != 0 && strcmp(setup, "min") != 0) {
             refuse(import, find(import, "zero-bubble-v-schedule-mem-setup"));
+            return;
+        }
         char *name = is_zb ? base_xstrdup("zbv") : base_xasprintf("v-%s", setup);
         emit(import, "parallel", "pipeline_schedule", name,
              setup != NULL ? "zero-bubble-v-schedule-mem-setup" : "zero-bubble-v-schedule", NULL);

@@ -17,6 +17,21 @@ typedef enum {
     SIM_SCHEDULE_DUALPIPEV /* deepseek-ai/DualPipe, dualpipev.py */
 } sim_schedule_t;
 
+/* As the key pipeline_schedule has it. */
+static inline const char *sim_schedule_name(sim_schedule_t schedule)
+{
+    static const char *const names[] = {
+        [SIM_SCHEDULE_1F1B] = "1f1b",
+        [SIM_SCHEDULE_ZB_H1] = "zb-h1",
+        [SIM_SCHEDULE_ZBV] = "zbv",
+        [SIM_SCHEDULE_V_HALF] = "v-half",
+        [SIM_SCHEDULE_V_MIN] = "v-min",
+        [SIM_SCHEDULE_DUALPIPE] = "dualpipe",
+        [SIM_SCHEDULE_DUALPIPEV] = "dualpipev",
+    };
+    return names[schedule];
+}
+
 /* Whether weight gradients are passes of their own in it. */
 static inline bool sim_schedule_splits(sim_schedule_t schedule)
 {

@@ -6,7 +6,8 @@ function jobTitle(job) {
   const g = job.grid;
   const s = job.report.scenario;
   const parts = ['TP ' + g.tp, 'PP ' + g.pp];
-  if (g.vpp > 1) parts.push('VPP ' + g.vpp);
+  if (g.schedule) parts.push(g.schedule);
+  else if (g.vpp > 1) parts.push('VPP ' + g.vpp);
   if (g.cp > 1) parts.push('CP ' + g.cp);
   if (g.ep > 1) parts.push('EP ' + g.ep);
   parts.push('DP ' + g.dp);
