@@ -161,6 +161,96 @@ static void tensor_parallel_ranks_keep_their_part(void)
     equal(kept(tp2, SIM_KEEP_LISTED, true), (X + LISTED) / 2);
 }
 
+static void context_parallel_ranks_keep_their_part(void)
+{
+    const char *const gather[] = { "context_parallel_size=4", NULL };
+    const char *const exchange[] = { "context_parallel_size=4",
+                                     "context_parallel_rotate_method=alltoall", NULL };
+    equal(kept(gather, SIM_KEEP_INPUT, true), X / 4);
+    equal(kept(gather, SIM_KEEP_INPUT, false), X / 4);
+    equal(kept(gather, SIM_KEEP_LISTED, true), (X + LISTED) / 4);
+    equal(kept(exchange, SIM_KEEP_INPUT, true), X / 4);
+    equal(kept(exchange, SIM_KEEP_LISTED, false), (X + LISTED + T * H * E) / 4);
+}
+
+static void check_layers(const char *const *more, const uint32_t *expected, uint32_t n)
+{
+    sim_scenario_t s;
+    must_make(&s, more);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pp = (uint32_t)s.pipeline_model_parallel_size;
+        equal(topo_stages_chunk(&s.stages, i % pp, i / pp)->n_layers, expected[i]);
+    }
+    sim_scenario_fini(&s);
+}
+
+/* generate_split_points(), then generate_llm_fqn_per_model_part(). */
+static void layers_are_split_as_torchtitan_does(void)
+{
+    const char *const old[] = { "num_layers=14",          "pipeline_model_parallel_size=4",
+                                "world_size=8",           "global_batch_size=16",
+                                "software_date=20241226", NULL };
+    const char *const now[] = { "num_layers=14", "pipeline_model_parallel_size=4", "world_size=8",
+                                "global_batch_size=16", NULL };
+    const char *const loops[] = { "num_layers=30",
+                                  "pipeline_model_parallel_size=4",
+                                  "virtual_pipeline_model_parallel_size=2",
+                                  "world_size=8",
+                                  "global_batch_size=16",
+                                  "software_date=20241226",
+                                  NULL };
+    check_layers(old, (const uint32_t[]){ 3, 4, 4, 3 }, 4);
+    check_layers(now, (const uint32_t[]){ 3, 4, 4, 3 }, 4);
+    check_layers(loops, (const uint32_t[]){ 3, 4, 4, 4, 4, 4, 4, 3 }, 8);
+    const char *const rest[] = { "num_layers=15", "pipeline_model_parallel_size=4", "world_size=8",
+                                 "global_batch_size=16", NULL };
+    check_layers(rest, (const uint32_t[]){ 4, 4, 4, 3 }, 4);
+}
+
+typedef struct {
+    const char *name;
+    uint64_t now, most;
+} watch_t;
+
+static void see(void *arg, const sim_observation_t *seen)
+{
+    watch_t *w = arg;
+    if (strcmp(seen->tensor->name, w->name) != 0)
+        return;
+    w->now += seen->is_free ? -seen->block_bytes : seen->block_bytes;
+    w->most = w->now > w->most ? w->now : w->most;
+}
+
+/* The most that tensors called `name` have at a time, on one rank. */
+static uint64_t most(const char *const *more, uint32_t rank, const char *name)
+{
+    sim_scenario_t s;
+    sim_rank_result_t r;
+    base_err_t err;
+    watch_t watch = { .name = name };
+    const sim_simulate_options_t options = { .unlimited = true, .observer = { see, &watch } };
+    must_make(&s, more);
+    CU_ASSERT_EQUAL_FATAL(sim_simulate_rank(&s, rank, &options, &r, &err), BASE_OK);
+    sim_rank_result_fini(&r);
+    sim_scenario_fini(&s);
+    return watch.most;
+}
+
+/* Four micro-batches on two stages of two layers each. */
+static void stages_hold_what_they_receive_and_return(void)
+{
+    const char *const two[] = { "pipeline_model_parallel_size=2", "global_batch_size=16",
+                                "software_date=20241226", "conf=expandable_segments:True", NULL };
+    enum { LAYER = 2 * H * (Q + KV) + 3 * H * F + 2 * H, ENDS = V * H + H };
+    equal(most(two, 0, "stage_input"), 0);
+    equal(most(two, 2, "stage_input"), 4 * X);
+    equal(most(two, 0, "output_grad"), 4 * X);
+    equal(most(two, 2, "logits"), 4 * T * V * E); /* of one iteration */
+    equal(most(two, 2, "merged_outputs"), 4 * T * V * E);
+    equal(most(two, 2, "summed_grad"), (2 * LAYER + ENDS) * 4);
+    equal(most(two, 2, "unit_params"), (2 * LAYER + ENDS) * E); /* all stay gathered */
+}
+
 static sim_rank_result_t play(const char *const *more)
 {
     sim_scenario_t s;
@@ -214,7 +304,9 @@ static void says(const char *setting, const char *message)
 {
     sim_scenario_t s;
     char text[400];
-    const char *const more[] = { setting, NULL };
+    const char *const more[] = {
+        setting, strncmp(setting, "framework", 9) == 0 ? "compile_model=true" : NULL, NULL
+    };
     bool ok = make(&s, more, text);
     if (strstr(text, message) == NULL)
         printf("# %s: %s\n", setting, text);
@@ -228,16 +320,20 @@ static void what_is_not_simulated_is_refused(void)
     says("activation_checkpoint_mode=memory_budget", "memory_budget");
     says("selective_ac_option=0", "is op or a number from 1");
     says("selective_ac_option=2x", "is op or a number from 1");
-    says("num_experts=8", "num_experts: is not simulated with framework = torchtitan");
+    says("num_experts=8", "num_experts: is not read with framework = torchtitan");
+    says("mtp_num_layers=1", "mtp_num_layers: is not read");
+    says("scheme=lora", "scheme: is not read");
+    says("framework=megatron", "torchtitan.compile_model: needs framework = torchtitan");
     says("normalization=LayerNorm", "normalization: is not simulated");
     says("fp16=true", "bf16: false is not simulated");
-    says("use_distributed_optimizer=true", "is Megatron-LM's, torchtitan has none");
-    says("recompute_granularity=selective", "torchtitan has activation_checkpoint_mode");
+    says("use_distributed_optimizer=true", "use_distributed_optimizer: is not read");
+    says("recompute_granularity=selective", "recompute_granularity: is not read");
     says("data_parallel_replicate_degree=3", "3 does not divide data parallel size 4");
     says("data_parallel_replicate_degree=4", "over two ranks or more");
     says("fp8=hybrid", "fp8_recipe: of torchtitan tensorwise alone is simulated");
     says("fp8=hybrid", "with compile_model = true alone");
     says("enable_fsdp_float8_all_gather=true", "needs fp8 = hybrid");
+    says("context_parallel_size=128", "context_parallel_size: above 64 is not simulated");
     says("optimizer=sgd", "optimizer: is not simulated");
     says("optimizer_implementation=for-loop", "for-loop");
 }
@@ -249,6 +345,9 @@ static CU_TestInfo tests[] = {
     { "FP8 keeps the same results", fp8_keeps_the_same_results },
     { "the input alone stays", the_input_alone_stays },
     { "tensor parallel ranks keep their part", tensor_parallel_ranks_keep_their_part },
+    { "context parallel ranks keep their part", context_parallel_ranks_keep_their_part },
+    { "layers are split as torchtitan does", layers_are_split_as_torchtitan_does },
+    { "stages hold what they receive and return", stages_hold_what_they_receive_and_return },
     { "checkpoints cost and save", checkpoints_cost_and_save },
     { "states are shared", states_are_shared },
     { "replicas hold more", replicas_hold_more },

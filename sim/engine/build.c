@@ -166,5 +166,5 @@ bool sim_player_zero_grad(sim_player_t *p)
         sim_fsdp2_zero_grad(p);
     if (!p->passes_are_replayed) /* a graph's memory is its own */
         sim_player_release_held(p);
-    return true;
+    return !sim_is_titan(p->scenario) || sim_titan_begin_step(p);
 }

@@ -66,8 +66,13 @@ static void add_param(sim_fsdp2_unit_t *unit, const sim_param_t *param, uint64_t
     uint64_t n_elements = base_u64_round_up(rows, n_ranks) * (param->n_elements / rows);
     unit->param_bytes =
         base_xrealloc(unit->param_bytes, unit->n_params + 1, sizeof(*unit->param_bytes));
+    unit->param_elements =
+        base_xrealloc(unit->param_elements, unit->n_params + 1, sizeof(*unit->param_elements));
     unit->params = base_xrealloc(unit->params, unit->n_params + 1, sizeof(*unit->params));
+    unit->sums = base_xrealloc(unit->sums, unit->n_params + 1, sizeof(*unit->sums));
     clear(&unit->params[unit->n_params]);
+    clear(&unit->sums[unit->n_params]);
+    unit->param_elements[unit->n_params] = n_elements;
     unit->param_bytes[unit->n_params++] = n_elements * e;
     unit->gathered_bytes += n_elements * e;
     unit->n_elements += n_elements;
@@ -81,6 +86,7 @@ sim_fsdp2_t *sim_fsdp2_create(const sim_scenario_t *s, const sim_params_t *param
     uint64_t e = sim_dtype_bytes(sim_scenario_params_dtype(s));
     f->is_titan = sim_is_titan(s);
     f->has_ends = f->is_titan && sim_titan_root_has_ends(s);
+    f->adds_up = f->is_titan && s->pipeline_model_parallel_size > 1;
     f->shard_e = f->is_titan ? FP32_BYTES : e;
     f->param_e = e;
     f->reduce_e = f->is_titan ? sim_dtype_bytes(s->mixed_precision_reduce) : e;
@@ -108,7 +114,9 @@ void sim_fsdp2_destroy(sim_fsdp2_t *f)
         return;
     for (uint32_t i = 0; i < f->n; i++) {
         free(f->units[i].param_bytes);
+        free(f->units[i].param_elements);
         free(f->units[i].params);
+        free(f->units[i].sums);
     }
     free(f->units);
     free(f);
@@ -224,6 +232,8 @@ static bool reduce(sim_player_t *p, sim_fsdp2_t *f, uint32_t i)
               unit->n_elements * f->reduce_e, 0))
         return false;
     drop(p, &unit->grads);
+    for (uint32_t k = 0; k < unit->n_params; k++)
+        drop(p, &unit->sums[k]);
     if (unit->sharded_grad.block == SIM_BLOCK_NONE && f->reduce_e == f->shard_e)
         return take(p, &unit->sharded_grad, "sharded_grad", SIM_CAT_GRADIENTS,
                     unit->n_owned * f->reduce_e, REDUCE_STREAM);
@@ -235,6 +245,39 @@ static bool reduce(sim_player_t *p, sim_fsdp2_t *f, uint32_t i)
               REDUCE_STREAM))
         return false;
     drop(p, &output);
+    return true;
+}
+
+/* to_accumulated_grad_if_needed(), accumulate_unsharded_grad_if_needed(): in the type of the
+ * reduction. */
+static bool add_up(sim_player_t *p, const sim_fsdp2_t *f, sim_fsdp2_unit_t *unit)
+{
+    for (uint32_t i = 0; i < unit->n_params; i++)
+        if (!take(p, &unit->sums[i], "summed_grad", SIM_CAT_GRADIENTS,
+                  unit->param_elements[i] * f->reduce_e, 0))
+            return false;
+    return true;
+}
+
+/* torch/distributed/pipelining/stage.py, run_post_backward(): the root first. Nothing lets the last
+ * input of a reduction go before the next one. */
+static bool reduce_all(sim_player_t *p, sim_fsdp2_t *f)
+{
+    bool has_root = f->has_ends && f->n > f->n_layers;
+    if (has_root && !reduce(p, f, f->n - 1))
+        return false;
+    for (uint32_t i = 0; i < f->n - has_root; i++)
+        if (!reduce(p, f, i))
+            return false;
+    return true;
+}
+
+static bool finish_pass(sim_player_t *p, sim_fsdp2_t *f)
+{
+    if (f->adds_up)
+        return p->now.microbatch + 1 < p->n_microbatches || reduce_all(p, f);
+    drop(p, &f->reduce_input);
+    drop_last_gathered(p, f);
     return true;
 }
 
@@ -263,11 +306,9 @@ bool sim_fsdp2_event(sim_player_t *p, sim_player_chunk_t *chunk, sim_unit_event_
     case SIM_UNIT_BACKWARD:
         return begin_backward(p, f, i);
     case SIM_UNIT_BACKWARD_DONE:
-        return reduce(p, f, i);
+        return f->adds_up ? add_up(p, f, &f->units[i]) : reduce(p, f, i);
     default:
-        drop(p, &f->reduce_input);
-        drop_last_gathered(p, f);
-        return true;
+        return finish_pass(p, f);
     }
 }
 

@@ -21,9 +21,11 @@ typedef struct {
     bool reshards;                /* parameters go after the forward pass */
     uint32_t n_params;            /* tensors that the unit is made of */
     uint64_t *param_bytes;        /* as gathered, n_params of them, padded; owned */
+    uint64_t *param_elements;     /* n_params of them, padded; owned */
     uint64_t gathered_bytes;      /* their sum */
     sim_fsdp2_storage_t gathered; /* as received */
     sim_fsdp2_storage_t *params;  /* as parameters of the module; n_params, owned */
+    sim_fsdp2_storage_t *sums;    /* gradients of several micro-batches; n_params, owned */
     sim_fsdp2_storage_t grads;
     sim_fsdp2_storage_t sharded_grad;
 } sim_fsdp2_unit_t;
@@ -34,6 +36,7 @@ typedef struct sim_fsdp2 {
     bool has_embedding;               /* as a unit of its own */
     bool has_ends;                    /* the last unit is the root with what is no layer */
     bool is_titan;                    /* gradients are tensors of the tape */
+    bool adds_up;                     /* gradients are reduced after the last micro-batch */
     uint64_t shard_e;                 /* bytes of an element of parameters as they are kept, */
     uint64_t param_e;                 /* as they are gathered and used, but for FP8, */
     uint64_t reduce_e;                /* and of gradients as they are reduced */
@@ -57,5 +60,11 @@ void sim_fsdp2_zero_grad(sim_player_t *p);
 /* The same of torchtitan: fp32 shards of parameters that Adam updates as they are. */
 bool sim_titan_build_shards(sim_player_t *p);
 bool sim_titan_step(sim_player_t *p);
+
+/* What torch.distributed.pipelining adds: buffers that receive, made at the first step, one for
+ * each micro-batch; what stages returned, and gradients of their inputs, stay until the next step.
+ */
+bool sim_titan_begin_step(sim_player_t *p);
+bool sim_titan_merge_outputs(sim_player_t *p);
 
 #endif

@@ -324,6 +324,8 @@ static const sim_tensor_t border_tensors[SIM_N_SLOTS_FIXED] = {
 static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
 {
     uint64_t bytes = slot == SIM_SLOT_INPUT ? c->chunk.in_bytes : c->chunk.out_bytes;
+    if (sim_is_titan(p->scenario))
+        return true; /* into a buffer that is there */
     return sim_player_alloc(p, &border_tensors[slot], bytes, 0, &slots_of(c, microbatch)[slot]);
 }
 
@@ -334,6 +336,13 @@ static void free_slot(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatc
     sim_player_free(p, tensor, slots[slot]);
     slots[slot] = SIM_BLOCK_NONE;
     maybe_retire(c, microbatch);
+}
+
+void sim_player_free_border(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
+{
+    sim_slots_t *pass = &c->passes[microbatch];
+    if (pass->slots != NULL && pass->slots[slot] != SIM_BLOCK_NONE)
+        free_slot(p, c, microbatch, slot);
 }
 
 /* Where a V turns, chunk 0 reads the input grad of chunk 1 as its output grad. */
@@ -359,6 +368,8 @@ static void free_border(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t
     sim_slots_t *pass = &c->passes[step->microbatch];
     if (pass->slots == NULL || pass->slots[slot] == SIM_BLOCK_NONE || pass->is_deferred)
         return; /* left from the iteration before the first, or the scalar loss */
+    if (sim_is_titan(p->scenario))
+        return; /* whose stages hold them until the next step */
     if (is_still_read(p, c, step->microbatch, slot))
         pass->let_go |= (uint8_t)(1U << slot);
     else
@@ -460,6 +471,7 @@ void sim_player_release_held(sim_player_t *p)
 {
     for (uint32_t i = 0; i < p->n_chunks; i++) {
         release_held_by(p, &p->chunks[i], &p->chunks[i].chunk.forward);
+        release_held_by(p, &p->chunks[i], &p->chunks[i].chunk.backward);
         if (p->graphs_are_used)
             release_held_by(p, &p->chunks[i], &p->chunks[i].chunk.graphed_forward);
     }
@@ -509,7 +521,7 @@ bool sim_player_run(sim_player_t *p, const sim_step_t *step)
     case SIM_STEP_FINALIZE_GRADS:
         p->now.phase = SIM_PHASE_GRAD_SYNC;
         flush_deferred(p);
-        return true;
+        return !sim_is_titan(p->scenario) || sim_titan_merge_outputs(p);
     default: /* messages: no memory */
         return true;
     }

@@ -151,6 +151,10 @@ bool sim_player_add_static(sim_player_t *p, sim_statics_t *list, const sim_tenso
                            uint64_t stream);
 void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
 
+/* Free a border tensor of a pass, if it is there. */
+void sim_player_free_border(sim_player_t *p, sim_player_chunk_t *chunk, uint32_t microbatch,
+                            int slot);
+
 /* Free what forward passes hold until the next iteration. */
 void sim_player_release_held(sim_player_t *p);
 

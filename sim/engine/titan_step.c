@@ -104,3 +104,65 @@ bool sim_titan_step(sim_player_t *p)
     sim_player_free_statics(p, &p->step_temporaries);
     return true;
 }
+
+/* ---- pipelines: torch/distributed/pipelining/stage.py ---- */
+
+static bool add_buffers(sim_player_t *p, const char *name, uint64_t bytes)
+{
+    const sim_tensor_t tensor = { .name = name,
+                                  .bytes = bytes,
+                                  .layer = SIM_NO_LAYER,
+                                  .category = SIM_CAT_PIPELINE,
+                                  .module = SIM_MOD_PIPELINE };
+    for (uint32_t m = 0; m < p->n_microbatches; m++)
+        if (!sim_player_add_static(p, &p->buffers, &tensor, 0))
+            return false;
+    return true;
+}
+
+static bool is_first(const sim_chunk_t *chunk)
+{
+    return chunk->place.has_embedding;
+}
+
+/* _prepare_forward_infra(), _prepare_backward_infra() */
+static bool add_receivers(sim_player_t *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const sim_chunk_t *chunk = &p->chunks[c].chunk;
+        p->now.chunk = (uint16_t)c;
+        if ((!is_first(chunk) && !add_buffers(p, "stage_input", chunk->in_bytes)) ||
+            (!chunk->place.has_loss && !add_buffers(p, "output_grad", chunk->out_bytes)))
+            return false;
+    }
+    return true;
+}
+
+/* clear_runtime_states() */
+static void let_go(sim_player_t *p, sim_player_chunk_t *c)
+{
+    static const int slots[] = { SIM_SLOT_OUTPUT, SIM_SLOT_INPUT_GRAD };
+    for (uint32_t m = 0; m < p->n_microbatches; m++)
+        for (size_t i = 0; i < 2; i++)
+            sim_player_free_border(p, c, m, slots[i]);
+}
+
+bool sim_titan_begin_step(sim_player_t *p)
+{
+    if (p->scenario->pipeline_model_parallel_size == 1)
+        return true;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        let_go(p, &p->chunks[c]);
+    bool is_first_step = p->now.iteration <= 1;
+    return !is_first_step || add_receivers(p);
+}
+
+/* _merge_outputs(): step() returns what the last stage made of all micro-batches as one tensor. */
+bool sim_titan_merge_outputs(sim_player_t *p)
+{
+    const sim_chunk_t *last = &p->chunks[p->n_chunks - 1].chunk;
+    if (p->scenario->pipeline_model_parallel_size == 1 || !last->place.has_loss)
+        return true;
+    const sim_param_t none = { .layer = SIM_NO_LAYER };
+    return sim_player_touch(p, &none, "merged_outputs", p->n_microbatches * p->dims.logits_bytes);
+}

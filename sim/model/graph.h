@@ -27,7 +27,7 @@ typedef enum {
 typedef uint16_t sim_node_id_t;
 #define SIM_NODE_NONE UINT16_MAX
 
-enum { SIM_NODE_MAX_IN = 6, SIM_GRAPH_MAX_NODES = 400 };
+enum { SIM_NODE_MAX_IN = 6, SIM_GRAPH_MAX_NODES = 1024 };
 
 typedef struct {
     const char *name; /* static text */

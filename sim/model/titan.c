@@ -26,7 +26,7 @@ typedef struct {
     part_t head, loss;
     sim_ref_t *block_refs; /* SIM_GRAPH_MAX_NODES for each layer */
     sim_ref_t head_refs[SIM_GRAPH_MAX_NODES], loss_refs[SIM_GRAPH_MAX_NODES];
-    sim_ref_t tokens, labels;
+    sim_ref_t tokens, labels, logits;
     sim_ref_t embedding_grad;
     uint64_t workspace_bytes; /* of cuBLAS */
 } work_t;
@@ -72,6 +72,18 @@ static void drop_weight_grads(work_t *w, const part_t *part, sim_ref_t *refs)
         sim_drop(w->b, refs[i]);
         refs[i] = SIM_REF_NONE;
     }
+}
+
+/* In a pipeline FSDP adds each gradient to what it has of earlier micro-batches, one after the
+ * other; else it copies all of them into the input of the reduction. */
+static void finish_unit(work_t *w, uint32_t unit, const part_t *part, sim_ref_t *refs)
+{
+    bool adds_up = w->s->pipeline_model_parallel_size > 1;
+    if (adds_up)
+        drop_weight_grads(w, part, refs);
+    sim_unit(w->b, SIM_UNIT_BACKWARD_DONE, unit);
+    if (!adds_up)
+        drop_weight_grads(w, part, refs);
 }
 
 /* ---- blocks ---- */
@@ -121,8 +133,7 @@ static sim_ref_t blocks_backward(work_t *w, sim_ref_t g)
         w->b->layer = (uint16_t)(w->place->first_layer + i);
         sim_unit(w->b, SIM_UNIT_BACKWARD, i);
         g = backward(w, part_of(w, i), refs_of(w, i), g, w->s->compile_model);
-        sim_unit(w->b, SIM_UNIT_BACKWARD_DONE, i);
-        drop_weight_grads(w, part_of(w, i), refs_of(w, i));
+        finish_unit(w, i, part_of(w, i), refs_of(w, i));
     }
     w->b->layer = SIM_NO_LAYER;
     return g;
@@ -171,7 +182,11 @@ static void head_forward(work_t *w, sim_ref_t x)
     sim_drop(w->b, in);
     sim_ref_t logits = x;
     forward(w, &w->loss, w->loss_refs, &x);
-    sim_drop(w->b, logits);
+    /* A stage of torch.distributed.pipelining keeps what it returned to the next step. */
+    if (w->s->pipeline_model_parallel_size > 1)
+        w->logits = logits;
+    else
+        sim_drop(w->b, logits);
     w->loss_refs[w->loss.graph.output] = x;
 }
 
@@ -213,10 +228,8 @@ static void build_backward(work_t *w, sim_tape_t *tape)
                       ? head_backward(w)
                       : sim_given(w->b, SIM_SLOT_OUTPUT_GRAD, "output_grad", w->d->hidden_bytes);
     bool joined = sim_titan_root_has_ends(w->s);
-    if (w->place->has_loss && !joined) {
-        sim_unit(w->b, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_HEAD);
-        drop_weight_grads(w, &w->head, w->head_refs);
-    }
+    if (w->place->has_loss && !joined)
+        finish_unit(w, SIM_UNIT_HEAD, &w->head, w->head_refs);
     g = blocks_backward(w, g);
     if (w->place->has_embedding) {
         embedding_backward(w, g);
@@ -235,6 +248,8 @@ static void build_backward(work_t *w, sim_tape_t *tape)
     if (w->place->has_loss)
         sim_drop(w->b, w->loss_refs[w->loss.graph.output]);
     sim_unit(w->b, SIM_UNIT_PASS_DONE, 0);
+    if (w->logits != SIM_REF_NONE)
+        sim_hold(w->b, w->logits);
 }
 
 static void work_init(work_t *w)
@@ -254,7 +269,7 @@ static void work_init(work_t *w)
     w->block_refs =
         base_xcalloc((size_t)w->place->n_layers * SIM_GRAPH_MAX_NODES, sizeof(*w->block_refs));
     w->workspace_bytes = sim_torch_workspace_bytes(s);
-    w->tokens = w->labels = w->embedding_grad = SIM_REF_NONE;
+    w->tokens = w->labels = w->logits = w->embedding_grad = SIM_REF_NONE;
 }
 
 static void work_fini(work_t *w)

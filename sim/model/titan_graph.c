@@ -253,6 +253,79 @@ static sim_node_id_t sum_heads(work_t *w, sim_node_id_t g)
     return d->heads_tp == d->groups_tp ? g : REDUCTION(w, "d_heads_sum", d->kv_bytes, 1, g);
 }
 
+/* ---- context parallelism: torch/distributed/tensor/experimental/_attention.py, on the rank that
+ * computes with all its queries in each round (_templated_ring_attention()) ---- */
+
+/* Keys and values of this rank, then those of each round: parts of one tensor that was gathered, or
+ * exchanged round by round. */
+static void rotate_ring(work_t *w, sim_node_id_t keys, sim_node_id_t values, sim_node_id_t *ring)
+{
+    const sim_dims_t *d = w->d;
+    sim_node_id_t k = POINTWISE(w, "keys_contiguous", d->q_bytes, 1, keys);
+    sim_node_id_t v = POINTWISE(w, "values_contiguous", d->q_bytes, 1, values);
+    ring[0] = POINTWISE(w, "ring_sent", 2 * d->q_bytes, 2, k, v);
+    if (w->s->context_parallel_rotate_method == SIM_ROTATE_ALLGATHER) {
+        ring[1] = KERNEL(w, "ring_gathered", d->cp * 2 * d->q_bytes, 1, ring[0]);
+        for (uint64_t i = 2; i < d->cp; i++)
+            ring[i] = ring[1];
+        return;
+    }
+    for (uint64_t i = 1; i < d->cp; i++)
+        ring[i] = KERNEL(w, "ring_received", 2 * d->q_bytes, 1, ring[i - 1]);
+}
+
+/* _SDPAMerger: results of the rounds are joined in fp32. */
+static void ring_forward(work_t *w, attention_t *save)
+{
+    const sim_dims_t *d = w->d;
+    uint64_t fp32_bytes = d->q_bytes / d->e * FP32;
+    sim_node_id_t ring[SIM_TITAN_MAX_CP];
+    rotate_ring(w, save->k, save->v, ring);
+    sim_node_id_t out = SIM_NODE_NONE, lse = SIM_NODE_NONE;
+    for (uint64_t i = 0; i < d->cp; i++) {
+        sim_node_id_t one = KERNEL(w, "round_out", d->q_bytes, 2, save->q, ring[i]);
+        sim_node_id_t one_lse = PART(w, "round_lse", d->lse_bytes);
+        sim_node_id_t one_fp32 = POINTWISE(w, "round_out_fp32", fp32_bytes, 1, one);
+        if (i == 0) {
+            out = one_fp32;
+            lse = one_lse;
+            continue;
+        }
+        sim_node_id_t difference = POINTWISE(w, "round_difference", fp32_bytes, 2, out, one_fp32);
+        sim_node_id_t weighed =
+            POINTWISE(w, "round_weighed", fp32_bytes, 3, difference, lse, one_lse);
+        out = REDUCTION(w, "merged_out", fp32_bytes, 2, out, weighed);
+        lse = REDUCTION(w, "merged_lse", d->lse_bytes, 2, lse, one_lse);
+    }
+    save->out = POINTWISE(w, "attention_out", d->q_bytes, 1, out);
+    save->lse = lse;
+}
+
+/* Gradients of keys and values travel on in fp32. */
+static void ring_backward(work_t *w, const attention_t *save, sim_node_id_t g, sim_node_id_t *dq_p,
+                          sim_node_id_t *dk_p, sim_node_id_t *dv_p)
+{
+    const sim_dims_t *d = w->d;
+    uint64_t fp32_bytes = d->q_bytes / d->e * FP32;
+    sim_node_id_t ring[SIM_TITAN_MAX_CP];
+    sim_node_id_t dq = KERNEL(w, "d_q_sum", fp32_bytes, 1, g);
+    sim_node_id_t dkv = KERNEL(w, "d_ring_sum", 2 * fp32_bytes, 1, g);
+    rotate_ring(w, save->k, save->v, ring);
+    for (uint64_t i = 0; i < d->cp; i++) {
+        sim_node_id_t one =
+            KERNEL(w, "round_d_q", d->q_bytes, 5, g, save->q, ring[i], save->out, save->lse);
+        PART(w, "round_d_keys", d->q_bytes);
+        sim_node_id_t dv = PART(w, "round_d_values", d->q_bytes);
+        w->g->nodes[dv].scratch_bytes = fp32_bytes + d->lse_bytes;
+        sim_node_id_t sent = POINTWISE(w, "d_ring_sent", 2 * fp32_bytes, 3, dkv, dv - 1, dv);
+        dkv = KERNEL(w, "d_ring_received", 2 * fp32_bytes, 1, sent);
+        dq = REDUCTION(w, "d_q_sum", fp32_bytes, 2, dq, one);
+    }
+    *dq_p = POINTWISE(w, "d_q", d->q_bytes, 1, dq);
+    sim_node_id_t both = POINTWISE(w, "d_keys_values", 2 * d->q_bytes, 1, dkv);
+    *dk_p = *dv_p = sim_graph_add(w->g, SIM_NODE_VIEW, "d_keys", 0, 1, both);
+}
+
 /* On Blackwell torchtitan prefers cuDNN's kernel, which was not among the operators whose results
  * selective checkpointing keeps. */
 static bool attention_is_listed(const sim_scenario_t *s)
@@ -278,8 +351,12 @@ static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id
     save->q = q;
     save->k = keys;
     save->v = values;
-    save->out = KERNEL(w, "attention_out", d->q_bytes, 3, q, keys, values);
-    save->lse = PART(w, "softmax_lse", d->lse_bytes);
+    if (d->cp > 1) {
+        ring_forward(w, save);
+    } else {
+        save->out = KERNEL(w, "attention_out", d->q_bytes, 3, q, keys, values);
+        save->lse = PART(w, "softmax_lse", d->lse_bytes);
+    }
     if (attention_is_listed(w->s)) {
         list(w, save->out);
         list(w, save->lse);
@@ -299,6 +376,16 @@ static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id
 }
 
 /* Flash attention sums the gradient of the queries in fp32. */
+static void core_backward(work_t *w, const attention_t *save, sim_node_id_t g, sim_node_id_t *dq_p,
+                          sim_node_id_t *dk_p, sim_node_id_t *dv_p)
+{
+    const sim_dims_t *d = w->d;
+    *dq_p = KERNEL(w, "d_q", d->q_bytes, 6, g, save->q, save->k, save->v, save->out, save->lse);
+    *dk_p = PART(w, "d_keys", d->q_bytes);
+    *dv_p = PART(w, "d_values", d->q_bytes);
+    w->g->nodes[*dv_p].scratch_bytes = d->q_bytes / d->e * FP32 + d->lse_bytes;
+}
+
 static sim_node_id_t attention_backward(work_t *w, const attention_t *save, sim_node_id_t g)
 {
     const sim_dims_t *d = w->d;
@@ -307,10 +394,11 @@ static sim_node_id_t attention_backward(work_t *w, const attention_t *save, sim_
     g = gather(w, g, "d_attention_gathered");
     g = linear_backward(w, g, save->out, "d_attention_out", d->h, q_rows);
     w->g->module = SIM_MOD_ATTENTION;
-    sim_node_id_t dq = sim_graph_add(w->g, SIM_NODE_KERNEL, "d_q", d->q_bytes, 6, g, save->q,
-                                     save->k, save->v, save->out, save->lse);
-    sim_node_id_t dk = PART(w, "d_keys", d->q_bytes), dv = PART(w, "d_values", d->q_bytes);
-    w->g->nodes[dv].scratch_bytes = d->q_bytes / d->e * FP32 + d->lse_bytes;
+    sim_node_id_t dq, dk, dv;
+    if (d->cp > 1)
+        ring_backward(w, save, g, &dq, &dk, &dv);
+    else
+        core_backward(w, save, g, &dq, &dk, &dv);
     dv = sum_heads(w, dv);
     dk = rotate_back(w, sum_heads(w, dk), d->kv_bytes);
     dq = rotate_back(w, dq, d->q_bytes);

@@ -59,7 +59,7 @@ void sim_rule_titan_model(sim_rule_context_t *context);
 void sim_rule_titan_training(sim_rule_context_t *context);
 void sim_rule_titan_parallel(sim_rule_context_t *context);
 void sim_rule_titan_checkpoints(sim_rule_context_t *context);
-void sim_rule_titan_is_no_megatron(sim_rule_context_t *context);
+void sim_rule_keys_are_of_the_framework(sim_rule_context_t *context);
 
 /* Rules of pipeline schedules. */
 void sim_rule_backward_can_be_split(sim_rule_context_t *context);

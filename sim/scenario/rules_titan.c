@@ -5,7 +5,10 @@
 
 #include "sim/scenario/rules.h"
 
+#include "sim/scenario/keys.h"
+
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char titan[] = "is not simulated with framework = torchtitan";
@@ -22,10 +25,7 @@ void sim_rule_titan_model(sim_rule_context_t *c)
     if (!sim_is_titan(s))
         return;
     must(c, s->model_type == SIM_MODEL_GPT, "model_type");
-    must(c, s->num_experts == 0, "num_experts");
-    must(c, !s->multi_latent_attention, "multi_latent_attention");
-    must(c, s->hybrid_layer_pattern == NULL, "hybrid_layer_pattern");
-    must(c, s->mtp_num_layers == 0, "mtp_num_layers");
+    must(c, s->expert_model_parallel_size == 1, "expert_model_parallel_size");
     must(c, s->normalization == SIM_NORM_RMSNORM, "normalization");
     must(c, s->activation_func == SIM_ACT_SWIGLU, "activation_func");
     must(c, s->position_embedding_type == SIM_POS_ROPE, "position_embedding_type");
@@ -33,7 +33,6 @@ void sim_rule_titan_model(sim_rule_context_t *c)
     must(c, !s->add_bias_linear, "add_bias_linear");
     must(c, !s->add_qkv_bias, "add_qkv_bias");
     must(c, s->untie_embeddings_and_output_weights, "untie_embeddings_and_output_weights");
-    must(c, !s->attention_output_gate, "attention_output_gate");
     must(c, s->attention_dropout <= 0.0, "attention_dropout");
     must(c, s->hidden_dropout <= 0.0, "hidden_dropout");
 }
@@ -49,15 +48,9 @@ void sim_rule_titan_training(sim_rule_context_t *c)
         sim_rule_broken(c, "fp8_recipe", "of torchtitan tensorwise alone is simulated");
     if (s->fp8 != SIM_FP8_NONE && !s->compile_model)
         sim_rule_broken(c, "fp8", "of torchtitan is simulated with compile_model = true alone");
-    must(c, !s->fp8_param_gather, "fp8_param_gather");
-    must(c, !s->first_last_layers_bf16, "first_last_layers_bf16");
     if (s->enable_fsdp_float8_all_gather && s->fp8 == SIM_FP8_NONE)
         sim_rule_broken(c, "enable_fsdp_float8_all_gather", "needs fp8 = hybrid");
-    must(c, s->fp4 == SIM_FP4_NONE, "fp4");
-    must(c, s->peft_scheme == SIM_PEFT_NONE, "scheme");
     must(c, s->optimizer == SIM_OPTIMIZER_ADAM, "optimizer");
-    must(c, !s->use_precision_aware_optimizer, "use_precision_aware_optimizer");
-    must(c, !s->optimizer_cpu_offload, "optimizer_cpu_offload");
 }
 
 void sim_rule_titan_parallel(sim_rule_context_t *c)
@@ -65,13 +58,10 @@ void sim_rule_titan_parallel(sim_rule_context_t *c)
     const sim_scenario_t *s = c->s;
     uint64_t model = s->tensor_model_parallel_size * s->pipeline_model_parallel_size;
     uint64_t replicas = s->data_parallel_replicate_degree;
-    if (!sim_is_titan(s)) {
-        if (replicas > 1)
-            sim_rule_broken(c, "data_parallel_replicate_degree", "needs framework = torchtitan");
+    if (!sim_is_titan(s))
         return;
-    }
-    must(c, s->pipeline_model_parallel_size == 1, "pipeline_model_parallel_size");
-    must(c, s->context_parallel_size == 1, "context_parallel_size");
+    if (s->context_parallel_size > SIM_TITAN_MAX_CP)
+        sim_rule_broken(c, "context_parallel_size", "above %d %s", SIM_TITAN_MAX_CP, titan);
     if (s->tensor_model_parallel_size > 1 && s->compile_loss)
         sim_rule_broken(c, "compile_loss",
                         "is not simulated with tensor parallelism, where the loss is parallel too");
@@ -96,32 +86,99 @@ void sim_rule_titan_checkpoints(sim_rule_context_t *c)
         (strcmp(option, "op") != 0 &&
          (s->selective_ac_every == 0 || strspn(option, "0123456789") != strlen(option))))
         sim_rule_broken(c, "selective_ac_option", "is op or a number from 1");
-    if (!sim_is_titan(s))
-        return;
-    if (s->recompute_granularity != SIM_RECOMPUTE_NONE)
-        sim_rule_broken(c, "recompute_granularity",
-                        "is Megatron-LM's; torchtitan has activation_checkpoint_mode");
-    must(c, !s->cpu_offloading, "cpu_offloading");
-    must(c, !s->fine_grained_activation_offloading, "fine_grained_activation_offloading");
 }
 
-void sim_rule_titan_is_no_megatron(sim_rule_context_t *c)
+/* Keys of Megatron-LM's sections that torchtitan has too, under these or other names, or that
+ * follow from them. */
+static const char *const shared_keys[] = {
+    "preset",
+    "hf_config",
+    "model_type",
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "kv_channels",
+    "vocab_size",
+    "make_vocab_size_divisible_by",
+    "padded_vocab_size",
+    "max_position_embeddings",
+    "activation_func",
+    "gated_linear_unit",
+    "normalization",
+    "position_embedding_type",
+    "rotary_percent",
+    "rotary_interleaved",
+    "add_bias_linear",
+    "add_qkv_bias",
+    "untie_embeddings_and_output_weights",
+    "qk_layernorm",
+    "attention_dropout",
+    "hidden_dropout",
+    "world_size",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "virtual_pipeline_model_parallel_size",
+    "microbatch_group_size_per_virtual_pipeline_stage",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+    "sequence_parallel",
+    "pipeline_model_parallel_layout",
+    "overlap_p2p_communication",
+    "deallocate_pipeline_outputs",
+    "micro_batch_size",
+    "global_batch_size",
+    "seq_length",
+    "gradient_accumulation_fusion",
+    "apply_rope_fusion",
+    "check_for_nan_in_loss_and_grad",
+    "bf16",
+    "fp8",
+    "fp8_recipe",
+    "accumulate_allreduce_grads_in_fp32",
+    "optimizer",
+    NULL,
+};
+
+static bool is_shared(const sim_key_t *key)
 {
-    const sim_scenario_t *s = c->s;
-    static const char other[] = "is Megatron-LM's, torchtitan has none";
-    const struct {
-        bool is_on;
-        const char *key;
-    } table[] = {
-        { s->use_distributed_optimizer, "use_distributed_optimizer" },
-        { s->use_megatron_fsdp, "use_megatron_fsdp" },
-        { s->use_torch_fsdp2, "use_torch_fsdp2" },
-        { s->tp_comm_overlap, "tp_comm_overlap" },
-        { s->defer_embedding_wgrad_compute, "defer_embedding_wgrad_compute" },
-        { s->overlap_grad_reduce, "overlap_grad_reduce" },
-        { s->overlap_param_gather, "overlap_param_gather" },
-    };
-    for (size_t i = 0; sim_is_titan(s) && i < sizeof(table) / sizeof(table[0]); i++)
-        if (table[i].is_on)
-            sim_rule_broken(c, table[i].key, "%s", other);
+    static const char *const sections[] = { "device",     "cluster", "allocator", "nccl",
+                                            "torchtitan", "run",     NULL };
+    for (const char *const *t = sections; *t != NULL; t++)
+        if (strcmp(*t, key->section) == 0)
+            return true;
+    for (const char *const *t = shared_keys; *t != NULL; t++)
+        if (strcmp(*t, key->name) == 0)
+            return true;
+    return false;
+}
+
+static bool differs(const sim_key_t *key, const sim_scenario_t *s, const sim_scenario_t *other)
+{
+    char *a = sim_key_format(key, (const char *)s + key->offset);
+    char *b = sim_key_format(key, (const char *)other + key->offset);
+    bool is_other = a == NULL || b == NULL ? a != b : strcmp(a, b) != 0;
+    free(a);
+    free(b);
+    return is_other;
+}
+
+/* What only one of the programs reads has its default in a job of the other. */
+void sim_rule_keys_are_of_the_framework(sim_rule_context_t *c)
+{
+    size_t n;
+    const sim_key_t *keys = sim_keys(&n);
+    sim_scenario_t defaults;
+    sim_scenario_init(&defaults);
+    for (size_t i = 0; i < n; i++) {
+        bool is_other =
+            sim_is_titan(c->s) ? !is_shared(&keys[i]) : strcmp(keys[i].section, "torchtitan") == 0;
+        if (is_other && differs(&keys[i], c->s, &defaults))
+            sim_rule_broken(c, keys[i].name,
+                            sim_is_titan(c->s) ? "is not read with framework = torchtitan"
+                                               : "needs framework = torchtitan");
+    }
+    sim_scenario_fini(&defaults);
 }

@@ -34,6 +34,10 @@ typedef enum { SIM_AC_NONE, SIM_AC_SELECTIVE, SIM_AC_FULL } sim_ac_t;
 /* fsdp_reshard_after_forward: whether gathered parameters go between forward and backward. */
 typedef enum { SIM_RESHARD_DEFAULT, SIM_RESHARD_ALWAYS, SIM_RESHARD_NEVER } sim_reshard_t;
 
+/* context_parallel_rotate_method, and the most ranks that a ring may have here. */
+typedef enum { SIM_ROTATE_ALLGATHER, SIM_ROTATE_ALLTOALL } sim_rotate_t;
+enum { SIM_TITAN_MAX_CP = 64 };
+
 /* optimizer_implementation: kernels of torch.optim. */
 typedef enum { SIM_ADAMW_BY_DATE, SIM_ADAMW_FOREACH, SIM_ADAMW_FUSED } sim_adamw_t;
 
@@ -431,6 +435,7 @@ typedef struct {
     sim_adamw_t optimizer_implementation;
     uint64_t data_parallel_replicate_degree;
     bool enable_fsdp_float8_all_gather;
+    sim_rotate_t context_parallel_rotate_method;
 
     /* [run] */
     sim_framework_t framework;

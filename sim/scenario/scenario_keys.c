@@ -245,6 +245,11 @@ static const sim_choice_t adamws[] = {
     { "fused_opt_states_bf16", SIM_CHOICE_NOT_SIMULATED },
     { NULL, 0 },
 };
+static const sim_choice_t rotates[] = {
+    { "allgather", SIM_ROTATE_ALLGATHER },
+    { "alltoall", SIM_ROTATE_ALLTOALL },
+    { NULL, 0 },
+};
 static const sim_choice_t reduce_dtypes[] = {
     { "float32", SIM_DTYPE_FP32 },
     { "bfloat16", SIM_DTYPE_BF16 },
@@ -718,6 +723,7 @@ static const sim_key_t keys[] = {
     CHOICE("torchtitan", optimizer_implementation, "default", adamws, "kernels of AdamW; default: fused, before 2025-02-24 foreach"),
     COUNT("torchtitan", data_parallel_replicate_degree, "1", 1, MAX_WORLD, NULL, NULL, "copies of the sharded model (HSDP)"),
     BOOL("torchtitan", enable_fsdp_float8_all_gather, "false", "fp8: weights of linears are gathered in FP8"),
+    CHOICE("torchtitan", context_parallel_rotate_method, "allgather", rotates, "how keys and values go round between context parallel ranks"),
 
     /* [run] */
     CHOICE("run", framework, "megatron", frameworks, "program that trains: Megatron-LM (and Megatron-Bridge) or torchtitan"),

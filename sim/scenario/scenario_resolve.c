@@ -10,6 +10,7 @@
 #include "sim/scenario/rules.h"
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/state.h"
+#include "sim/scenario/titan_stages.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -524,6 +525,8 @@ bool sim_scenario_resolve(sim_scenario_t *scenario, base_diag_t *diag)
     derive_model(scenario);
     derive_virtual_pipeline(scenario);
     /* A layout says the virtual pipeline size. */
+    if (layout == NULL && sim_is_titan(scenario))
+        layout = sim_titan_layout(scenario);
     bool stages = hybrid && make_stages(scenario, &context, layout);
     free(layout);
     derive_parallel(scenario);

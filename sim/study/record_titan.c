@@ -152,6 +152,23 @@ static bool is_one_node(const sim_import_t *import)
     return found != NULL && import->world_size <= found->node_gpus;
 }
 
+/* Reports tell the local batch, not into how many micro-batches a pipeline split it: as many as it
+ * has stages, until torchtitan 5e2033c75 (2025-04-07) made it micro-batches of one sample. */
+static void put_micro_batches(const json_t *record, sim_import_t *import, unsigned day)
+{
+    enum { ONE_SAMPLE_FROM = 20250407 };
+    char *batch = sim_record_text(record, "train.local_batch");
+    char *pp = sim_record_text(record, "parallel.pp");
+    unsigned long n = strtoul(batch, NULL, 10), n_stages = strtoul(pp, NULL, 10);
+    if (n > 0 && n_stages > 1 && n % n_stages == 0 && day > 0 && day < ONE_SAMPLE_FROM) {
+        char *size = base_xasprintf("%lu", n / n_stages);
+        put(import, "train", "micro_batch_size", size, "train.local_batch");
+        free(size);
+    }
+    free(batch);
+    free(pp);
+}
+
 void sim_record_refine_titan(const json_t *record, sim_import_t *import)
 {
     char *source = sim_record_text(record, "source");
@@ -163,5 +180,6 @@ void sim_record_refine_titan(const json_t *record, sim_import_t *import)
     }
     if (has(record, "allocator", "torchtitan sets expandable_segments") && is_one_node(import))
         put(import, "allocator", "conf", "expandable_segments:True", "allocator");
+    put_micro_batches(record, import, day);
     free(source);
 }
