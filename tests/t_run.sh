@@ -49,6 +49,44 @@ expect "the moment is said in words" 0 \
 
 expect "each iteration has its line" 0 '^  iteration 3: peak allocated ' cat fits.txt
 
+# ---- mode live ----
+"$MBSIM" fits.ini --mode live --json live.json --csv live.csv > live.txt 2> live.err
+check "mode live ends with 0 and says nothing on standard error" test $? -eq 0 -a ! -s live.err
+expect "mode live says so above its figures" 0 '^LIVE BYTES ONLY \(mode live\)' cat live.txt
+expect "what may fit is not said to fit" 0 '^MAY FIT: the tensors leave at most ' cat live.txt
+check "it gives no figure for what is reserved" sh -c '! grep -q "FITS\|reserved [ 0-9]" live.txt'
+check "JSON has the mode, and null for what is not known" jq -e '.mode == "live" and
+  .scenario.run.mode == "live" and .verdict.fits == null and .verdict.headroom_bytes > 0 and
+  ([.ranks[] | .fits == null and .max_reserved_bytes == null and .reserved_moment == null and
+    .ledger.reserved_bytes == null and .ledger.cached_bytes == null and .max_allocated_bytes > 0 and
+    .ledger.outside_bytes + .max_allocated_bytes == .device_used_bytes] | all)' live.json
+check "stepped JSON has its mode too" jq -e '.mode == "stepped" and .verdict.fits' fits.json
+check "CSV has the mode in its last column" awk -F, '
+  NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; if ($NF != "mode") bad = 1; next }
+  $NF != "live" || $at["max_reserved_bytes"] != "" || $at["fits"] != "" { bad = 1 }
+  END { exit bad || NR != 9 }' live.csv
+check "its peaks are at most those of the allocator" jq -e -n --slurpfile a live.json \
+  --slurpfile b fits.json '[range($a[0].ranks | length)] |
+  all(. as $i | $a[0].ranks[$i].max_allocated_bytes <= $b[0].ranks[$i].max_allocated_bytes)'
+mpi 3 "$MBSIM" fits.ini --mode live > live3.txt 2> /dev/null
+check "several processes print the same" cmp live.txt live3.txt
+expect "tensors that do not fit are out of memory" 3 'Capacity: the tensors alone do not fit' \
+  "$MBSIM" fits.ini --mode live --set device.memory_bytes=6GiB
+for option in --html --perfetto --snapshot; do
+  expect "mode live with $option is refused" 2 "run: $option shows what an allocator holds" \
+    "$MBSIM" fits.ini --mode live "$option" live.out
+done
+expect "mode live with settings of the allocator is refused" 2 'conf: there is no allocator to set' \
+  "$MBSIM" fits.ini --mode live --set allocator.conf=expandable_segments:True
+for command in advise estimate; do
+  expect "mode live is not for $command" 2 'run.mode: live is for mbsim run and mbsim sweep' \
+    "$MBSIM" "$command" fits.ini --set run.mode=live
+done
+expect "a report of mode live is not compared" 2 'live.json: a report of mode live' \
+  "$MBSIM" diff live.json fits.json
+expect "an unknown mode is named" 2 "run.mode: 'dead' is not known; use stepped or live" \
+  "$MBSIM" fits.ini --mode dead
+
 # ---- messages of the schedule ----
 expect "equal schedules come to their end" 0 '^[0-9]+ classes, rank 7 peaks at' mpirun -np 4 "$probe" same
 expect "a schedule that does not match is a deadlock with names" 1 \

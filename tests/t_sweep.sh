@@ -205,6 +205,19 @@ check "JSON lines are resumed too" cmp all.json torn.json
 check "--quick says so in every row" [ "$(grep -c ',stages,' quick.csv)" -eq "$legal" ]
 expect "--quick is another sweep" 2 'rows of different sweeps' "$MBSIM" merge quick.csv s1.csv
 
+# ---- mode live ----
+"$MBSIM" sweep all.ini --mode live --csv live.csv > live.txt
+check "mode live says so in every row" [ "$(grep -c ',live,' live.csv)" -eq "$legal" ]
+check "the others say stepped" [ "$(grep -c ',stepped,' all.csv)" -eq "$legal" ]
+expect "mode live says so below the table" 0 '^mode live: live bytes only' cat live.txt
+"$MBSIM" merge live.csv --json live.json > /dev/null
+check "with it nothing fits for certain, and nothing is reserved" jq -es '
+  [.[] | select(.schema == "mbsim.sweep/1")] | (map(select(.status == "may fit")) | length > 0) and
+  all(.status != "fits" and .reserved_bytes == null and .allocated_bytes > 0)' live.json
+expect "mode live is another sweep" 2 'rows of different sweeps' "$MBSIM" merge live.csv s1.csv
+expect "mode live has no page" 2 'sweep: --html shows what an allocator holds' \
+  "$MBSIM" sweep all.ini --mode live --html live.html
+
 # ---- several processes ----
 mpi 3 "$MBSIM" sweep all.ini --csv three.csv > three.txt
 check "three processes write the same rows" same_rows all.csv three.csv

@@ -36,7 +36,7 @@ static const sim_usage_t usage = {
     .n_own = sizeof(own) / sizeof(own[0]),
     .arguments = "SCENARIO.ini",
     .about = "Simulate one training job and report what every GPU holds at its worst moment.",
-    .groups = SIM_OPTIONS_SIMULATE | SIM_OPTIONS_HTML | SIM_OPTIONS_BIND,
+    .groups = SIM_OPTIONS_SIMULATE | SIM_OPTIONS_HTML | SIM_OPTIONS_BIND | SIM_OPTIONS_MODE,
     .min_operands = 1,
     .max_operands = 1,
 };
@@ -180,6 +180,19 @@ static int select_ranks(const sim_scenario_t *scenario, const sim_options_t *opt
     return 0;
 }
 
+/* What shows an allocator's blocks has nothing to show without one. */
+static int check_mode(const sim_scenario_t *scenario, const sim_options_t *options)
+{
+    const char *option = options->html != NULL       ? "html"
+                         : options->perfetto != NULL ? "perfetto"
+                         : options->snapshot != NULL ? "snapshot"
+                                                     : NULL;
+    if (scenario->mode != SIM_MODE_LIVE || option == NULL)
+        return 0;
+    base_log(BASE_LOG_ERROR, "run: --%s shows what an allocator holds; mode live has none", option);
+    return 2;
+}
+
 static int share_gpus(uint32_t n_gpus)
 {
     base_err_t err;
@@ -214,6 +227,8 @@ int sim_cmd_run(int argc, char **argv)
         sim_scenario_t scenario;
         bool *is_skipped = NULL;
         code = sim_cli_load_everywhere(options.operands[0], &options, &scenario);
+        if (code == 0)
+            code = check_mode(&scenario, &options);
         if (code == 0)
             code = share_gpus(scenario.grid.world_size);
         if (code == 0)

@@ -49,7 +49,7 @@ static const sim_usage_t usage = {
         "get a row a layout, each as soon as it is done (--json: one object a line), so that a\n"
         "sweep that was killed goes on with --resume. Under mpirun all processes take part.",
     .groups = SIM_OPTIONS_SET | SIM_OPTIONS_JSON | SIM_OPTIONS_CSV | SIM_OPTIONS_PROGRESS |
-              SIM_OPTIONS_HTML,
+              SIM_OPTIONS_HTML | SIM_OPTIONS_MODE,
     .own = own,
     .n_own = sizeof(own) / sizeof(own[0]),
     .min_operands = 1,
@@ -179,6 +179,18 @@ static int load(const sweep_cli_t *cli, sim_scenario_t *scenario_p)
     return code;
 }
 
+/* The page shows what an allocator holds. */
+static int check_mode(const sweep_cli_t *cli, const sim_scenario_t *scenario)
+{
+    bool is_live = scenario->mode == SIM_MODE_LIVE;
+    for (size_t i = 0; i < scenario->n_sweep; i++)
+        is_live |= strcmp(scenario->sweep[i].key, "mode") == 0;
+    if (!is_live || cli->common.html == NULL)
+        return 0;
+    base_log(BASE_LOG_ERROR, "sweep: --html shows what an allocator holds; mode live has none");
+    return 2;
+}
+
 static int sweep(const sweep_cli_t *cli)
 {
     sim_sweep_options_t options;
@@ -190,6 +202,8 @@ static int sweep(const sweep_cli_t *cli)
     options.progress = sim_progress_show;
     options.progress_arg = &progress;
     int code = load(cli, &scenario);
+    if (code == 0)
+        code = check_mode(cli, &scenario);
     if (code == 0) {
         sim_sweep_t found;
         base_err_t err = { .text = "" };

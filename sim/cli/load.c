@@ -34,6 +34,8 @@ static bool fill(sim_scenario_t *scenario, const char *name, const char *text, s
         return false; /* not a scenario at all: what else is missing would only hide that */
     for (size_t i = 0; i < options->sets.n; i++)
         ok = sim_scenario_set_text(scenario, options->sets.text[i], "--set", diag) && ok;
+    if (options->mode != NULL)
+        ok = sim_scenario_set(scenario, "run", "mode", options->mode, "--mode", diag) && ok;
     return (!resolves || sim_scenario_resolve(scenario, diag)) && ok;
 }
 
@@ -73,6 +75,12 @@ int sim_cli_load(const char *path, const sim_options_t *options, sim_scenario_t 
     int code = load_here(path, options, true, scenario_p);
     if (code == 0)
         warn_backend(scenario_p);
+    if (code == 0 && scenario_p->mode == SIM_MODE_LIVE) {
+        base_log(BASE_LOG_ERROR,
+                 "%s: run.mode: live is for mbsim run and mbsim sweep; this needs an allocator",
+                 path);
+        code = 2;
+    }
     return code;
 }
 

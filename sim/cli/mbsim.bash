@@ -55,6 +55,7 @@ _mbsim() {
       return
       ;;
     WHEN) words='auto always never' ;;
+    MODE) words='stepped live' ;;
     POLICY) words='bump reuse down' ;;
     NAME) [ "$previous" != --gpu ] || words=$(_mbsim_first_column "$program" gpus) ;;
     DIR)

@@ -31,7 +31,7 @@ typedef struct {
 /* What every command has; a command with options of its own makes this the first member. */
 typedef struct {
     sim_text_list_t sets;
-    const char *json, *csv, *ranks, *progress, *snapshot, *html, *perfetto, *bind;
+    const char *json, *csv, *ranks, *progress, *snapshot, *html, *perfetto, *bind, *mode;
     bool quiet;
     int verbose;
     int argc; /* of argv, as it was parsed: the command, options, operands */
@@ -51,6 +51,7 @@ enum {
     SIM_OPTIONS_LIST = 1 << 5, /* --json [FILE], of commands that only list */
     SIM_OPTIONS_HTML = 1 << 6, /* --html FILE */
     SIM_OPTIONS_BIND = 1 << 7, /* --bind WHEN */
+    SIM_OPTIONS_MODE = 1 << 8, /* --mode MODE */
 };
 
 typedef struct {

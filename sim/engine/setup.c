@@ -113,10 +113,14 @@ static base_status_t init_memory(sim_player_t *p, bool unlimited, base_err_t *er
         .addresses = (sim_addresses_t)s->addresses,
     };
     p->device = sim_device_create_synthetic(&config);
-    base_status_t status = sim_alloc_create(p->device, s->conf, &p->alloc, err);
-    if (status != BASE_OK)
-        return status;
-    sim_alloc_drop_stats(p->alloc);
+    if (s->mode == SIM_MODE_LIVE) {
+        p->alloc = sim_alloc_create_live(p->device);
+    } else {
+        base_status_t status = sim_alloc_create(p->device, s->conf, &p->alloc, err);
+        if (status != BASE_OK)
+            return status;
+        sim_alloc_drop_stats(p->alloc);
+    }
     p->totals = sim_alloc_totals(p->alloc);
     return BASE_OK;
 }

@@ -21,6 +21,9 @@
 
 enum { SMALL, LARGE, N_POOLS }; /* index of everything kept per pool */
 
+enum { MIN_BLOCK = 512 };           /* sizes of blocks are its multiples */
+#define REFUSED (UINT64_C(1) << 60) /* from here on a request is not even tried */
+
 typedef struct {
     uint64_t addr;
     uint64_t size;      /* bytes, a multiple of 512 */
@@ -132,6 +135,7 @@ typedef struct {
 struct sim_alloc {
     sim_alloc_totals_t totals;
     bool keeps_stats;
+    bool is_live;    /* sim_alloc_create_live() */
     block_t *blocks; /* 64-byte aligned, inside blocks_raw */
     void *blocks_raw;
     uint32_t n_blocks, blocks_cap, unused_block;
@@ -270,6 +274,13 @@ void sim__insert_free(sim_alloc_t *a, uint32_t id);
 /* Merge the idle neighbours of `id` that have its mapped state into it. */
 void sim__merge_neighbours(sim_alloc_t *a, uint32_t id);
 void sim__free_block(sim_alloc_t *a, uint32_t id);
+
+/* What sim_alloc_last_oom() says: `size` bytes were wanted. */
+void sim__note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size);
+
+/* alloc_live.c */
+bool sim__live_malloc(sim_alloc_t *a, uint64_t bytes, sim_block_t *block_p);
+void sim__live_free(sim_alloc_t *a, uint32_t id);
 
 /* alloc_events.c */
 void sim__record_events(sim_alloc_t *a, uint32_t id);

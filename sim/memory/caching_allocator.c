@@ -13,12 +13,10 @@
 #include <string.h>
 
 /* c10/cuda/CUDACachingAllocator.cpp and c10/core/CachingDeviceAllocator.h, 2.6 to 2.13. */
-#define MIN_BLOCK   512
 #define SMALL_MAX   BASE_MIB        /* larger rounded sizes go to the large pool */
 #define SMALL_SEG   (2 * BASE_MIB)  /* segment for a small request */
 #define MIN_LARGE   (10 * BASE_MIB) /* from here on a request gets its own segment, */
 #define ROUND_LARGE (2 * BASE_MIB)  /* rounded up to this */
-#define REFUSED     (UINT64_C(1) << 60)
 
 _Static_assert(sizeof(block_t) == 64, "one cache line");
 
@@ -273,6 +271,10 @@ void sim_alloc_free(sim_alloc_t *a, sim_block_t id)
 {
     if (id == SIM_BLOCK_NONE)
         return;
+    if (__builtin_expect(a->is_live, 0)) {
+        sim__live_free(a, id);
+        return;
+    }
     block_t *b = &a->blocks[id];
     b->is_allocated = false;
     a->totals.allocated_bytes -= b->size;
@@ -365,7 +367,7 @@ static uint64_t largest_free(sim_alloc_t *a, uint32_t stream, uint32_t pool)
     return set_prev(a, set, &at) ? a->blocks[set_at(a, set, at)].size : 0;
 }
 
-static void note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
+void sim__note_oom(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t size)
 {
     uint64_t usable = sim_device_usable_bytes(a->device), used = sim_device_used_bytes(a->device);
     a->oom = (sim_oom_t){
@@ -386,7 +388,7 @@ static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
 {
     if (a->conf.throw_on_cudamalloc_oom && over_limit(a, segment_size(a, size))) {
         a->num_oom_rejections++;
-        note_oom(a, stream, pool, size);
+        sim__note_oom(a, stream, pool, size);
         return NONE;
     }
     if (a->gc_on)
@@ -401,7 +403,7 @@ static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
     }
     if (id == NONE) {
         a->num_ooms++;
-        note_oom(a, stream, pool, size);
+        sim__note_oom(a, stream, pool, size);
         if (a->trace != NULL)
             a->trace(a->trace_arg, SIM_TRACE_OOM, a->oom.device_free_bytes, size,
                      a->streams[stream].handle);
@@ -476,9 +478,11 @@ bool sim_alloc_malloc(sim_alloc_t *a, uint64_t handle, uint64_t bytes, sim_block
     *block_p = SIM_BLOCK_NONE;
     if (bytes == 0)
         return true;
+    if (__builtin_expect(a->is_live, 0))
+        return sim__live_malloc(a, bytes, block_p);
     uint32_t stream = stream_find(a, handle, a->mempool);
     if (bytes >= REFUSED) {
-        note_oom(a, stream, LARGE, bytes);
+        sim__note_oom(a, stream, LARGE, bytes);
         return false;
     }
     if (a->events_ready && a->mempool == 0)
@@ -632,6 +636,10 @@ static void unmap_all(sim_alloc_t *a, uint32_t id)
 /* Everything from cudaMalloc goes back by its first block, everything mapped page by page. */
 static void give_back(sim_alloc_t *a)
 {
+    if (a->is_live) {
+        sim_device_give(a->device, a->totals.allocated_bytes);
+        return;
+    }
     for (uint32_t i = 0; i < a->n_blocks; i++) {
         const block_t *head = &a->blocks[i];
         if (!head->is_used || head->prev != NONE)

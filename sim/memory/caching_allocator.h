@@ -84,6 +84,13 @@ const sim_alloc_totals_t *sim_alloc_totals(const sim_alloc_t *alloc);
 uint64_t sim_alloc_allocated_bytes(const sim_alloc_t *alloc);
 uint64_t sim_alloc_reserved_bytes(const sim_alloc_t *alloc);
 
+/* Instead of sim_alloc_create(): no allocator. Every block is the device's own, as large as what
+ * was asked for in multiples of 512 bytes, and gone when it is freed; its address is 0. Reserved
+ * bytes are the allocated ones. Streams, settings and memory pools mean nothing; there are no
+ * statistics. Serves to add up what is alive: of a caching allocator's allocated bytes that is a
+ * lower bound, exact where it cuts every block to size, as it does with expandable segments. */
+sim_alloc_t *sim_alloc_create_live(sim_device_t *device);
+
 /* Before the first allocation: keep no statistics but those of segments and reserved bytes and the
  * numbers of calls, retries and failures; the others mean nothing. What is handed out is the same.
  */

@@ -93,6 +93,14 @@ typedef struct {
     uint64_t headroom_bytes;    /* total less device_used */
 } sim_ledger_t;
 
+/* With run.mode = live nothing is known about an allocator: what is reserved is then what is
+ * allocated, device_used_bytes is a lower bound and headroom_bytes an upper one, and no form of the
+ * report gives a figure for what is reserved or says that a rank fits. */
+static inline bool sim_report_is_live(const sim_report_t *report)
+{
+    return report->scenario->mode == SIM_MODE_LIVE;
+}
+
 sim_ledger_t sim_report_ledger(const sim_report_t *report, const sim_rank_result_t *result);
 
 /* Whether `rank` is part of the report. */

@@ -44,13 +44,22 @@ static void print_row(const sim_report_t *report, uint32_t rank, FILE *out)
             rank, c.tp, c.cp, c.ep, c.dp, c.pp, r->n_parameters);
     for (int i = 0; i < SIM_N_CATEGORIES; i++)
         fprintf(out, ",%" PRIu64, sim_holders_category(&r->at_peak, (sim_category_t)i));
-    fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s",
-            l.allocated_bytes, l.reserved_bytes, l.outside_bytes, l.device_used_bytes,
-            l.total_bytes, l.headroom_bytes, r->is_out_of_memory ? "false" : "true");
+    bool is_live = sim_report_is_live(report);
+    fprintf(out, ",%" PRIu64 ",", l.allocated_bytes);
+    if (!is_live)
+        fprintf(out, "%" PRIu64, l.reserved_bytes);
+    fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s", l.outside_bytes,
+            l.device_used_bytes, l.total_bytes, l.headroom_bytes,
+            r->is_out_of_memory ? "false"
+            : is_live           ? ""
+                                : "true");
     print_moment(out, &r->allocated_moment);
-    print_moment(out, &r->reserved_moment);
+    if (is_live)
+        fputs(",,,,,,", out);
+    else
+        print_moment(out, &r->reserved_moment);
     print_real(report, rank, out);
-    fputc('\n', out);
+    fprintf(out, ",%s\n", sim_mode_name(report->scenario->mode));
 }
 
 void sim_report_csv(const sim_report_t *report, FILE *out)
@@ -65,9 +74,9 @@ void sim_report_csv(const sim_report_t *report, FILE *out)
     for (int i = 0; i < 2; i++)
         fprintf(out, ",%s_iteration,%s_phase,%s_microbatch,%s_chunk,%s_layer,%s_module", moments[i],
                 moments[i], moments[i], moments[i], moments[i], moments[i]);
-    fputs(",backend,device_account_bytes,device_own_bytes,device_difference_bytes,device_fits",
-          out);
-    fputc('\n', out);
+    fputs(
+        ",backend,device_account_bytes,device_own_bytes,device_difference_bytes,device_fits,mode\n",
+        out);
     for (uint32_t rank = 0; rank < report->job->classes.n_ranks; rank++) {
         if (sim_report_shows(report, rank))
             print_row(report, rank, out);

@@ -22,6 +22,22 @@ static void set_text(json_t *object, const char *key, const char *value)
     json_object_set_new(object, key, json_string(value));
 }
 
+/* What an allocator has; null when none was played. */
+static void set_reserved(const sim_report_t *report, json_t *object, const char *key,
+                         uint64_t value)
+{
+    if (sim_report_is_live(report))
+        json_object_set_new(object, key, json_null());
+    else
+        set_uint(object, key, value);
+}
+
+/* Without an allocator it may fit, or not. */
+static json_t *fits_json(const sim_report_t *report, bool fits)
+{
+    return fits && sim_report_is_live(report) ? json_null() : json_boolean(fits);
+}
+
 /* ---- scenario ---- */
 
 static json_t *key_value(const sim_key_t *key, const void *field)
@@ -116,14 +132,14 @@ static json_t *ledger_json(const sim_report_t *report, const sim_rank_result_t *
     set_uint(ledger, "device_used_bytes", l.device_used_bytes);
     set_uint(ledger, "outside_bytes", l.outside_bytes);
     json_object_set_new(ledger, "outside", outside_json(report, r->rank));
-    set_uint(ledger, "reserved_bytes", l.reserved_bytes);
-    set_uint(ledger, "cached_bytes", l.cached_bytes);
+    set_reserved(report, ledger, "reserved_bytes", l.reserved_bytes);
+    set_reserved(report, ledger, "cached_bytes", l.cached_bytes);
     set_uint(ledger, "allocated_bytes", l.allocated_bytes);
     set_holders(ledger, &r->at_peak);
     return ledger;
 }
 
-static json_t *iterations_json(const sim_rank_result_t *r)
+static json_t *iterations_json(const sim_report_t *report, const sim_rank_result_t *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->n_iterations; i++) {
@@ -131,15 +147,15 @@ static json_t *iterations_json(const sim_rank_result_t *r)
         json_t *one = json_object();
         set_uint(one, "iteration", i + 1);
         set_uint(one, "allocated_bytes", it->allocated_bytes);
-        set_uint(one, "reserved_bytes", it->reserved_bytes);
+        set_reserved(report, one, "reserved_bytes", it->reserved_bytes);
         set_uint(one, "max_allocated_bytes", it->max_allocated_bytes);
-        set_uint(one, "max_reserved_bytes", it->max_reserved_bytes);
+        set_reserved(report, one, "max_reserved_bytes", it->max_reserved_bytes);
         json_array_append_new(list, one);
     }
     return list;
 }
 
-static json_t *out_of_memory_json(const sim_rank_result_t *r)
+static json_t *out_of_memory_json(const sim_report_t *report, const sim_rank_result_t *r)
 {
     if (!r->is_out_of_memory)
         return json_null();
@@ -151,11 +167,11 @@ static json_t *out_of_memory_json(const sim_rank_result_t *r)
     set_uint(oom, "device_total_bytes", r->oom.device_total_bytes);
     set_uint(oom, "device_free_bytes", r->oom.device_free_bytes);
     set_uint(oom, "allocated_bytes", r->oom.allocated_bytes);
-    set_uint(oom, "reserved_bytes", r->oom.reserved_bytes);
-    set_uint(oom, "private_pool_bytes", r->oom.mempools_idle_bytes);
-    set_uint(oom, "reserved_unallocated_bytes",
-             r->oom.reserved_bytes - r->oom.allocated_bytes - r->oom.mempools_idle_bytes);
-    set_uint(oom, "largest_free_block_bytes", r->oom.largest_free_block_bytes);
+    set_reserved(report, oom, "reserved_bytes", r->oom.reserved_bytes);
+    set_reserved(report, oom, "private_pool_bytes", r->oom.mempools_idle_bytes);
+    set_reserved(report, oom, "reserved_unallocated_bytes",
+                 r->oom.reserved_bytes - r->oom.allocated_bytes - r->oom.mempools_idle_bytes);
+    set_reserved(report, oom, "largest_free_block_bytes", r->oom.largest_free_block_bytes);
     set_holders(oom, &r->at_oom);
     return oom;
 }
@@ -165,22 +181,24 @@ static json_t *class_json(const sim_report_t *report, const sim_rank_result_t *r
 {
     json_t *one = json_object();
     sim_ledger_t l = sim_report_ledger(report, r);
-    json_object_set_new(one, "fits", json_boolean(!r->is_out_of_memory));
+    json_object_set_new(one, "fits", fits_json(report, !r->is_out_of_memory));
     set_uint(one, "n_parameters", r->n_parameters);
     set_uint(one, "max_allocated_bytes", l.allocated_bytes);
-    set_uint(one, "max_reserved_bytes", l.reserved_bytes);
+    set_reserved(report, one, "max_reserved_bytes", l.reserved_bytes);
     set_uint(one, "device_used_bytes", l.device_used_bytes);
     set_uint(one, "headroom_bytes", l.headroom_bytes);
     json_object_set_new(one, "allocated_moment", moment_json(&r->allocated_moment));
-    json_object_set_new(one, "reserved_moment", moment_json(&r->reserved_moment));
+    json_object_set_new(one, "reserved_moment",
+                        sim_report_is_live(report) ? json_null()
+                                                   : moment_json(&r->reserved_moment));
     json_object_set_new(one, "ledger", ledger_json(report, r));
-    json_object_set_new(one, "iterations", iterations_json(r));
+    json_object_set_new(one, "iterations", iterations_json(report, r));
     set_uint(one, "n_allocator_ops", r->n_allocator_ops);
-    set_uint(one, "n_alloc_retries", r->n_alloc_retries);
+    set_reserved(report, one, "n_alloc_retries", r->n_alloc_retries);
     set_uint(one, "host_bytes", r->host_bytes);
-    set_uint(one, "graph_pool_bytes", r->mempools.reserved_bytes);
-    set_uint(one, "graph_pool_idle_bytes", r->mempools.idle_bytes);
-    json_object_set_new(one, "out_of_memory", out_of_memory_json(r));
+    set_reserved(report, one, "graph_pool_bytes", r->mempools.reserved_bytes);
+    set_reserved(report, one, "graph_pool_idle_bytes", r->mempools.idle_bytes);
+    json_object_set_new(one, "out_of_memory", out_of_memory_json(report, r));
     return one;
 }
 
@@ -242,7 +260,7 @@ static json_t *verdict_json(const sim_report_t *report)
     const sim_verdict_t *v = &report->verdict;
     bool fits = v->n_out_of_memory == 0;
     json_t *verdict = json_object();
-    json_object_set_new(verdict, "fits", json_boolean(fits));
+    json_object_set_new(verdict, "fits", fits_json(report, fits));
     set_uint(verdict, "worst_rank", v->worst_rank);
     json_object_set_new(verdict, "out_of_memory_ranks", out_of_memory_ranks(report));
     set_uint(verdict, "n_ranks_that_retry", v->n_retrying);
@@ -253,7 +271,7 @@ static json_t *verdict_json(const sim_report_t *report)
     set_text(verdict, "cause", causes[v->cause]);
     if (v->need_is_known) {
         set_uint(verdict, "needed_allocated_bytes", v->needed_allocated_bytes);
-        set_uint(verdict, "needed_reserved_bytes", v->needed_reserved_bytes);
+        set_reserved(report, verdict, "needed_reserved_bytes", v->needed_reserved_bytes);
         set_uint(verdict, "misses_by_bytes", v->misses_by_bytes);
     }
     json_object_set_new(verdict, "fits_with_expandable_segments",
@@ -357,10 +375,10 @@ static json_t *routing_json(const sim_report_t *report)
         const sim_routing_case_t *c = &report->routing[i];
         json_t *object = json_object();
         json_object_set_new(object, "imbalance", json_real(c->imbalance));
-        json_object_set_new(object, "fits", json_boolean(c->fits));
+        json_object_set_new(object, "fits", fits_json(report, c->fits));
         json_object_set_new(object, "need_is_known", json_boolean(c->need_is_known));
         set_uint(object, "max_allocated_bytes", c->allocated_bytes);
-        set_uint(object, "max_reserved_bytes", c->reserved_bytes);
+        set_reserved(report, object, "max_reserved_bytes", c->reserved_bytes);
         json_object_set_new(routing, sim_routing_case_names[i], object);
     }
     return routing;
@@ -390,6 +408,7 @@ json_t *sim_report_json(const sim_report_t *report)
     set_text(root, "schema", "mbsim.report/1");
     set_text(root, "version", PACKAGE_VERSION);
     set_text(root, "name", report->name);
+    set_text(root, "mode", sim_mode_name(report->scenario->mode));
     json_object_set_new(root, "scenario", scenario_json(report->scenario));
     json_object_set_new(root, "verdict", verdict_json(report));
     json_object_set_new(root, "time", time_json(&report->time));

@@ -67,7 +67,10 @@ static void fill_figures(const table_t *t, const sim_rank_result_t *r, row_t *ro
     row->total_bytes = ledger.total_bytes;
     format_figure(t, other_bytes, row->figures[N_SHOWN]);
     format_figure(t, r->max_allocated_bytes, row->figures[N_SHOWN + 1]);
-    format_figure(t, r->max_reserved_bytes, row->figures[N_SHOWN + 2]);
+    if (sim_report_is_live(t->report))
+        snprintf(row->figures[N_SHOWN + 2], CELL_TEXT, "-");
+    else
+        format_figure(t, r->max_reserved_bytes, row->figures[N_SHOWN + 2]);
     if (r->is_out_of_memory)
         snprintf(row->figures[N_SHOWN + 3], CELL_TEXT, "OOM");
     else

@@ -40,6 +40,11 @@ static void print_title(const sim_report_t *r, FILE *out)
             ", DP %" PRIu32 "\n%" PRIu64 " iterations of %" PRIu64 " micro-batches of %" PRIu64
             " x %" PRIu64 " tokens\n",
             g->dp, s->iterations, s->n_microbatches, s->micro_batch_size, s->seq_length);
+    if (sim_report_is_live(r))
+        fputs("LIVE BYTES ONLY (mode live): the sum of the tensors that are alive; what an "
+              "allocator\n"
+              "keeps beside them, fragmentation included, is left out\n",
+              out);
 }
 
 static void print_time(const sim_report_t *r, FILE *out)
@@ -145,10 +150,15 @@ static void print_ledger(const sim_report_t *r, FILE *out)
     print_ledger_line(out, 0, "device", l.total_bytes, l.total_bytes);
     print_ledger_line(out, 1, "outside PyTorch", l.outside_bytes, l.total_bytes);
     print_outside_shares(&outside, l.total_bytes, out);
-    print_ledger_line(out, 1, "reserved, peak", l.reserved_bytes, l.total_bytes);
-    print_ledger_line(out, 2, "allocated, peak", l.allocated_bytes, l.total_bytes);
-    print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
-    print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
+    if (sim_report_is_live(r)) {
+        print_ledger_line(out, 1, "allocated, peak", l.allocated_bytes, l.total_bytes);
+        print_ledger_line(out, 1, "headroom, at most", l.headroom_bytes, l.total_bytes);
+    } else {
+        print_ledger_line(out, 1, "reserved, peak", l.reserved_bytes, l.total_bytes);
+        print_ledger_line(out, 2, "allocated, peak", l.allocated_bytes, l.total_bytes);
+        print_ledger_line(out, 2, "cached", l.cached_bytes, l.total_bytes);
+        print_ledger_line(out, 1, "headroom", l.headroom_bytes, l.total_bytes);
+    }
     print_host(r->worst.host_bytes, out);
     print_graph_pool(&r->worst, out);
     fputc('\n', out);
@@ -228,17 +238,17 @@ static void print_largest(const sim_rank_result_t *result, FILE *out)
 }
 
 /* Maxima are since the start, so that a later line is never below an earlier one. */
-static void print_iterations(const sim_rank_result_t *result, FILE *out)
+static void print_iterations(const sim_report_t *r, FILE *out)
 {
+    const sim_rank_result_t *result = &r->worst;
     for (uint32_t i = 0; i < result->n_iterations; i++) {
         const sim_iteration_t *it = &result->iterations[i];
         size_text_t peak, reserved, left;
-        fprintf(out,
-                "  iteration %" PRIu32 ": peak allocated %11s, reserved %11s; allocated at its end "
-                "%11s\n",
-                i + 1, base_bytes_format(it->max_allocated_bytes, peak),
-                base_bytes_format(it->max_reserved_bytes, reserved),
-                base_bytes_format(it->allocated_bytes, left));
+        fprintf(out, "  iteration %" PRIu32 ": peak allocated %11s", i + 1,
+                base_bytes_format(it->max_allocated_bytes, peak));
+        if (!sim_report_is_live(r))
+            fprintf(out, ", reserved %11s", base_bytes_format(it->max_reserved_bytes, reserved));
+        fprintf(out, "; allocated at its end %11s\n", base_bytes_format(it->allocated_bytes, left));
     }
     if (result->n_iterations > 0)
         fputc('\n', out);
@@ -253,10 +263,11 @@ static void print_routing(const sim_report_t *r, FILE *out)
     for (int i = 0; i < SIM_N_ROUTING_CASES; i++) {
         const sim_routing_case_t *c = &r->routing[i];
         size_text_t peak, reserved;
-        fprintf(out, "    %-6s %5.3g of it: peak allocated %11s, reserved %11s%s\n",
-                sim_routing_case_names[i], c->imbalance,
-                base_bytes_format(c->allocated_bytes, peak),
-                base_bytes_format(c->reserved_bytes, reserved),
+        fprintf(out, "    %-6s %5.3g of it: peak allocated %11s", sim_routing_case_names[i],
+                c->imbalance, base_bytes_format(c->allocated_bytes, peak));
+        if (!sim_report_is_live(r))
+            fprintf(out, ", reserved %11s", base_bytes_format(c->reserved_bytes, reserved));
+        fprintf(out, "%s\n",
                 c->fits            ? ""
                 : c->need_is_known ? ", does not fit"
                                    : " and more, does not fit");
@@ -274,7 +285,7 @@ static void print_worst(const sim_report_t *r, FILE *out)
     fprintf(out, ")\n  %s in %s\n\n", w->is_out_of_memory ? "runs out of memory" : "peak",
             sim_moment_words(w->is_out_of_memory ? &w->oom_moment : &w->allocated_moment,
                              has_chunks, moment));
-    print_iterations(w, out);
+    print_iterations(r, out);
     print_routing(r, out);
     print_ledger(r, out);
     print_holders(w->is_out_of_memory ? &w->at_oom : &w->at_peak, out);
@@ -302,11 +313,16 @@ static void print_cause(const sim_report_t *r, FILE *out)
         fprintf(out, "  Capacity: it needs more than any device that can be simulated.\n");
         return;
     }
-    fprintf(out,
-            "  It needs %s reserved for a peak of %s allocated;\n  there is %s: it misses by %s.\n",
-            base_bytes_format(v->needed_reserved_bytes, reserved),
-            base_bytes_format(v->needed_allocated_bytes, allocated), usable,
-            base_bytes_format(v->misses_by_bytes, misses));
+    base_bytes_format(v->needed_allocated_bytes, allocated);
+    base_bytes_format(v->misses_by_bytes, misses);
+    if (sim_report_is_live(r))
+        fprintf(out, "  It needs %s allocated;\n  there is %s: it misses by at least %s.\n",
+                allocated, usable, misses);
+    else
+        fprintf(out,
+                "  It needs %s reserved for a peak of %s allocated;\n  there is %s: it misses by "
+                "%s.\n",
+                base_bytes_format(v->needed_reserved_bytes, reserved), allocated, usable, misses);
     if (v->cause == SIM_CAUSE_CAPACITY)
         fputs("  Capacity: the tensors alone do not fit; no setting of the allocator helps.\n",
               out);
@@ -354,15 +370,19 @@ static void print_out_of_memory(const sim_report_t *r, FILE *out)
         fprintf(out, " on rank %" PRIu32 ":\n", w->rank);
     fprintf(out,
             "  Tried to allocate %s for %s.\n  The GPU has %s in total, of which %s is free;\n"
-            "  %s is allocated by PyTorch, %s%s%sand %s is reserved by PyTorch but unallocated.\n",
+            "  %s is allocated by PyTorch",
             base_bytes_format(oom->requested_bytes, tried), w->oom_tensor,
             base_bytes_format(oom->device_total_bytes, total),
             base_bytes_format(oom->device_free_bytes, available),
-            base_bytes_format(oom->allocated_bytes, allocated), has_pools ? "with " : "",
-            has_pools ? base_bytes_format(oom->mempools_idle_bytes, pools) : "",
-            has_pools ? " allocated in private pools (e.g., CUDA Graphs),\n  " : "",
-            base_bytes_format(oom->reserved_bytes - oom->allocated_bytes - oom->mempools_idle_bytes,
-                              cached));
+            base_bytes_format(oom->allocated_bytes, allocated));
+    if (!sim_report_is_live(r))
+        fprintf(out, ", %s%s%sand %s is reserved by PyTorch but unallocated",
+                has_pools ? "with " : "",
+                has_pools ? base_bytes_format(oom->mempools_idle_bytes, pools) : "",
+                has_pools ? " allocated in private pools (e.g., CUDA Graphs),\n  " : "",
+                base_bytes_format(
+                    oom->reserved_bytes - oom->allocated_bytes - oom->mempools_idle_bytes, cached));
+    fputs(".\n", out);
     print_cause(r, out);
     print_expandable(r, out);
 }
@@ -384,6 +404,14 @@ void sim_report_text(const sim_report_t *report, FILE *out)
         return;
     }
     size_text_t room;
+    if (sim_report_is_live(report)) {
+        fprintf(out,
+                "MAY FIT: the tensors leave at most %s on rank %" PRIu32
+                ", the fullest,\n  for what the allocator keeps; mode stepped plays it.\n",
+                base_bytes_format(report->verdict.headroom_bytes, room),
+                report->verdict.worst_rank);
+        return;
+    }
     print_loud(report, out, true, "FITS");
     fprintf(out, " with %s headroom on rank %" PRIu32 ", the fullest.\n",
             base_bytes_format(report->verdict.headroom_bytes, room), report->verdict.worst_rank);

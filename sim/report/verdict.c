@@ -155,7 +155,8 @@ static base_status_t judge(sim_report_t *r, base_err_t *err)
     v->cause = !worst.need_is_known || worst.allocated_bytes > r->usable_bytes
                    ? SIM_CAUSE_CAPACITY
                    : SIM_CAUSE_FRAGMENTATION;
-    return is_expandable(r->scenario->conf) ? BASE_OK : try_expandable(r, err);
+    return sim_report_is_live(r) || is_expandable(r->scenario->conf) ? BASE_OK
+                                                                     : try_expandable(r, err);
 }
 
 static sim_report_t begin(const sim_scenario_t *scenario, const sim_job_t *job,

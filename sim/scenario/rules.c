@@ -591,6 +591,19 @@ static void backend_has_what_is_asked(sim_rule_context_t *c)
         sim_rule_broken(c, "fill", "backend = synthetic has no memory to write to");
 }
 
+static void live_bytes_need_no_allocator(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->mode != SIM_MODE_LIVE)
+        return;
+    if (s->conf != NULL && s->conf[0] != '\0')
+        sim_rule_broken(c, "conf", "there is no allocator to set with mode = live");
+    if (s->addresses != SIM_PLACEMENT_REUSE)
+        sim_rule_broken(c, "addresses", "there are no addresses with mode = live");
+    if (s->backend != SIM_BACKEND_SYNTHETIC)
+        sim_rule_broken(c, "backend", "nothing is allocated with mode = live: it needs synthetic");
+}
+
 /* Largest tensors, in elements times 8 bytes: [tokens, width], logits, attention scores. Sums of
  * thousands of them must still fit 64 bits. */
 static void tensors_fit_64_bits(sim_rule_context_t *c)
@@ -698,6 +711,7 @@ static const sim_rule_t rules[] = {
     { "algo", "NCCL's algorithms are known", nccl_algorithms_are_known },
     { "nvlink_domain gpus_per_node gpu", "NVLink joins parts of hosts or whole hosts", links_divide_hosts },
     { "backend scale share ranks_per_gpu fill", "the backend has what is asked of it", backend_has_what_is_asked },
+    { "mode conf addresses backend", "mode live has no allocator to set", live_bytes_need_no_allocator },
     { "seq_length micro_batch_size num_layers hidden_size num_attention_heads kv_channels ffn_hidden_size padded_vocab_size", "sizes fit 64 bits", tensors_fit_64_bits },
 };
 /* clang-format on */

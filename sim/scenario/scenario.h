@@ -210,6 +210,12 @@ typedef enum { SIM_MATMUL_MEDIUM, SIM_MATMUL_HIGH, SIM_MATMUL_HIGHEST } sim_matm
 /* Where the synthetic device places a new segment; the values of sim_addresses_t. */
 typedef enum { SIM_PLACEMENT_BUMP, SIM_PLACEMENT_REUSE, SIM_PLACEMENT_DOWN } sim_placement_t;
 
+/* How memory is played: through the caching allocator, or as the sum of what is alive. */
+typedef enum { SIM_MODE_STEPPED, SIM_MODE_LIVE } sim_mode_t;
+
+/* "stepped", "live". */
+const char *sim_mode_name(sim_mode_t mode);
+
 typedef enum { SIM_BACKEND_SYNTHETIC, SIM_BACKEND_HOST, SIM_BACKEND_CUDA } sim_backend_t;
 
 /* NCCL_P2P_LEVEL: how far apart GPUs without NVLink may be to reach each other directly. */
@@ -439,6 +445,7 @@ typedef struct {
 
     /* [run] */
     sim_framework_t framework;
+    sim_mode_t mode;
     uint64_t iterations;
     uint64_t software_date; /* YYYYMMDD; 0 = the newest software */
 

@@ -349,12 +349,22 @@ static const sim_choice_t backends[] = {
     { "cuda", SIM_BACKEND_CUDA },
     { NULL, 0 },
 };
+static const sim_choice_t modes[] = {
+    { "stepped", SIM_MODE_STEPPED },
+    { "live", SIM_MODE_LIVE },
+    { NULL, 0 },
+};
 static const sim_choice_t address_orders[] = {
     { "reuse", SIM_PLACEMENT_REUSE },
     { "bump", SIM_PLACEMENT_BUMP },
     { "down", SIM_PLACEMENT_DOWN },
     { NULL, 0 },
 };
+
+const char *sim_mode_name(sim_mode_t mode)
+{
+    return modes[mode].name;
+}
 
 const char *const sim_sections[] = { "model",     "moe",        "parallel", "train",
                                      "precision", "recompute",  "offload",  "optimizer",
@@ -727,6 +737,7 @@ static const sim_key_t keys[] = {
 
     /* [run] */
     CHOICE("run", framework, "megatron", frameworks, "program that trains: Megatron-LM (and Megatron-Bridge) or torchtitan"),
+    CHOICE("run", mode, "stepped", modes, "how memory is played: step by step through the caching allocator, or live: the sum of what is alive alone, without what an allocator keeps"),
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
     COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the versions of Megatron-LM, Transformer Engine, torchtitan and PyTorch, for what they changed"),
 };

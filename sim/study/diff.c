@@ -101,6 +101,12 @@ static base_status_t check_report(const char *name, const json_t *report, base_e
     if (schema == NULL || strcmp(schema, REPORT_SCHEMA) != 0)
         return base_err_set(err, BASE_ERR_PARSE, "%s: schema is %s, not " REPORT_SCHEMA, name,
                             schema != NULL ? schema : "missing");
+    const char *mode = json_string_value(json_object_get(report, "mode"));
+    if (mode != NULL && strcmp(mode, sim_mode_name(SIM_MODE_LIVE)) == 0)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "%s: a report of mode live: it has no figures of an allocator to "
+                            "compare",
+                            name);
     const json_t *ranks = json_object_get(report, "ranks");
     if (!json_is_object(json_object_get(report, "scenario")) ||
         !has_number(json_object_get(report, "verdict"), "worst_rank") ||

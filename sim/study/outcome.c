@@ -11,9 +11,8 @@
 #include <string.h>
 
 static const char *const status_names[SIM_N_STATUSES] = {
-    [SIM_STATUS_FITS] = "fits",
-    [SIM_STATUS_AT_RISK] = "at risk",
-    [SIM_STATUS_OUT_OF_MEMORY] = "out of memory",
+    [SIM_STATUS_FITS] = "fits",       [SIM_STATUS_MAY_FIT] = "may fit",
+    [SIM_STATUS_AT_RISK] = "at risk", [SIM_STATUS_OUT_OF_MEMORY] = "out of memory",
     [SIM_STATUS_ERROR] = "error",
 };
 
@@ -72,7 +71,8 @@ static void set_status(const sim_scenario_t *s, const sim_job_t *job, uint64_t m
         o->risk = SIM_RISK_MARGIN;
     else if (o->verdict.headroom_bytes < outside_range(s, o->worst_rank))
         o->risk = SIM_RISK_RANGE;
-    o->status = o->risk == SIM_RISK_NONE ? SIM_STATUS_FITS : SIM_STATUS_AT_RISK;
+    sim_status_t good = s->mode == SIM_MODE_LIVE ? SIM_STATUS_MAY_FIT : SIM_STATUS_FITS;
+    o->status = o->risk == SIM_RISK_NONE ? good : SIM_STATUS_AT_RISK;
 }
 
 static void summarize(const sim_scenario_t *s, const sim_job_t *job, uint64_t margin_bytes,

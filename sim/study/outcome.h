@@ -7,13 +7,14 @@
 
 typedef enum {
     SIM_STATUS_FITS,
+    SIM_STATUS_MAY_FIT, /* the tensors do; with mode live nothing is known of an allocator */
     SIM_STATUS_AT_RISK, /* see sim_outcome_t.risk */
     SIM_STATUS_OUT_OF_MEMORY,
     SIM_STATUS_ERROR, /* could not be simulated */
     SIM_N_STATUSES,
 } sim_status_t;
 
-/* "fits", "at risk", "out of memory", "error". */
+/* "fits", "may fit", "at risk", "out of memory", "error". */
 const char *sim_status_name(sim_status_t status);
 
 typedef enum {

@@ -71,6 +71,7 @@ static void add_columns(sim_sweep_columns_t *columns, const sim_layouts_t *layou
         "data_parallel_size",
         "n_microbatches",
         "ranks",
+        "mode",
         "status",
         "risk",
         "worst_rank",
@@ -136,8 +137,11 @@ static void set_outcome(const runner_t *r, sim_sweep_row_t *row, const sim_outco
         { "device_bytes", (int64_t)o->device_bytes },
         { "headroom_bytes", o->headroom_bytes },
     };
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        sim_sweep_row_set(row, sim_sweep_column(c, sizes[i].name), "%" PRId64, sizes[i].value);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        bool is_known = s->mode != SIM_MODE_LIVE || strcmp(sizes[i].name, "reserved_bytes") != 0;
+        if (is_known)
+            sim_sweep_row_set(row, sim_sweep_column(c, sizes[i].name), "%" PRId64, sizes[i].value);
+    }
     set_estimate(r, row, "estimated_step_ms", (double)o->step_ns / 1e6);
     set_estimate(r, row, "estimated_tokens_per_s", round(o->tokens_per_s));
     set_estimate(r, row, "estimated_bubble_percent", 100 * o->bubble_fraction);
@@ -206,6 +210,7 @@ static void simulate(runner_t *r, const task_t *task, sim_sweep_row_t *row)
                       s->n_microbatches);
     sim_sweep_row_set(row, sim_sweep_column(&r->columns, "ranks"), "%s",
                       ranks_name(r->options->ranks));
+    sim_sweep_row_set(row, sim_sweep_column(&r->columns, "mode"), "%s", sim_mode_name(s->mode));
     trial_t trial = { .scenario = s, .ranks = r->options->ranks, .margin_bytes = margin_of(r) };
     int signal = sim_guard_run(try_layout, &trial);
     char text[64];

@@ -158,14 +158,27 @@ static void print_table(const sim_sweep_rows_t *rows, const ranked_t *ranked, si
     }
 }
 
+static bool any_is_live(const sim_sweep_rows_t *rows)
+{
+    int mode = sim_sweep_column(&rows->columns, "mode");
+    for (size_t i = 0; i < rows->n; i++) {
+        if (strcmp(sim_sweep_row_text(&rows->rows[i], mode), sim_mode_name(SIM_MODE_LIVE)) == 0)
+            return true;
+    }
+    return false;
+}
+
 void sim_sweep_print_best(const sim_sweep_rows_t *rows, size_t n_best, FILE *out)
 {
     uint64_t n[SIM_N_STATUSES] = { 0 };
     ranked_t *ranked = rank_rows(rows);
     for (size_t i = 0; i < rows->n; i++)
         n[ranked[i].status]++;
-    fprintf(out, "%zu layouts: %" PRIu64 " fit, %" PRIu64 " at risk, %" PRIu64 " out of memory",
-            rows->n, n[SIM_STATUS_FITS], n[SIM_STATUS_AT_RISK], n[SIM_STATUS_OUT_OF_MEMORY]);
+    fprintf(out, "%zu layouts: %" PRIu64 " fit, ", rows->n, n[SIM_STATUS_FITS]);
+    if (n[SIM_STATUS_MAY_FIT] > 0)
+        fprintf(out, "%" PRIu64 " may fit, ", n[SIM_STATUS_MAY_FIT]);
+    fprintf(out, "%" PRIu64 " at risk, %" PRIu64 " out of memory", n[SIM_STATUS_AT_RISK],
+            n[SIM_STATUS_OUT_OF_MEMORY]);
     if (n[SIM_STATUS_ERROR] > 0)
         fprintf(out, ", %" PRIu64 " with an error", n[SIM_STATUS_ERROR]);
     fputc('\n', out);
@@ -178,6 +191,10 @@ void sim_sweep_print_best(const sim_sweep_rows_t *rows, size_t n_best, FILE *out
         fprintf(out, "and %zu more\n", rows->n - n_shown);
     if (n_shown > 0)
         fprintf(out, "* estimates of the virtual clock; rank: the one with least headroom\n");
+    if (any_is_live(rows))
+        fputs("mode live: live bytes only, without what an allocator keeps; headroom is at most "
+              "this\n",
+              out);
     free(ranked);
 }
 
