@@ -6,7 +6,7 @@ corpus=$TOP_SRCDIR/tests/data/measured-peaks.jsonl
 
 # What is not simulated is named: a record that drops out of the comparison is seen here.
 covered=$("$MBSIM" validate "$corpus" | sed -n 's/^Total: \([0-9]*\) of 357 records covered/\1/p')
-check "records are covered" [ "${covered:-0}" -ge 250 ]
+check "records are covered" [ "${covered:-0}" -ge 265 ]
 
 # close TEXT MEDIAN P90 FILTER...: errors of the peak, in percent, of the records that pass.
 close() {
@@ -39,7 +39,7 @@ below "peak reserved" 3 15
 
 # The same of torchtitan's records alone, which have no other figure.
 summary=$("$MBSIM" validate --filter 'source=*torchtitan*' "$corpus" | sed '1,/^Total/d')
-below "peak reserved" 2 6
+below "peak reserved" 1.5 8
 
 # What Muon holds does not depend on where the router sends tokens; the peak does: two GPUs that ran
 # the same job are four percent apart.

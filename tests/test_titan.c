@@ -97,7 +97,7 @@ static uint64_t kept(const char *const *more, sim_keep_t keep, bool is_compiled)
     int refs[SIM_GRAPH_MAX_NODES] = { 0 };
     must_make(&s, more);
     CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
-    sim_titan_block_graph(&g, &s, &d);
+    sim_titan_block_graph(&g, &s, &d, true);
     sim_graph_plans_init(&plans, &g, keep, is_compiled);
     refs[g.input] = 1;
     run(&plans.forward, refs);
@@ -140,6 +140,16 @@ static void fp8_keeps_the_same_results(void)
     uint64_t n_scales = 4; /* norm output twice, attention's, the MLP's */
     equal(kept(fp8, SIM_KEEP_LISTED, true), X + LISTED + n_scales * 4);
     equal(kept(fp8, SIM_KEEP_INPUT, true), X);
+}
+
+/* MXFP8 has no scale of a whole tensor to keep; NVFP4's products are no listed operator. */
+static void block_formats_keep_what_is_listed(void)
+{
+    const char *const mxfp8[] = { "compile_model=true", "fp8=hybrid", "fp8_recipe=mxfp8", NULL };
+    const char *const nvfp4[] = { "compile_model=true", "fp4=e2m1", "gpu=b200-180gb", NULL };
+    equal(kept(mxfp8, SIM_KEEP_LISTED, true), X + LISTED);
+    equal(kept(nvfp4, SIM_KEEP_LISTED, true), X + T * Q * E + LSE);
+    equal(kept(nvfp4, SIM_KEEP_INPUT, true), X);
 }
 
 static void listed_results_stay(void)
@@ -330,7 +340,7 @@ static void what_is_not_simulated_is_refused(void)
     says("recompute_granularity=selective", "recompute_granularity: is not read");
     says("data_parallel_replicate_degree=3", "3 does not divide data parallel size 4");
     says("data_parallel_replicate_degree=4", "over two ranks or more");
-    says("fp8=hybrid", "fp8_recipe: of torchtitan tensorwise alone is simulated");
+    says("fp8=hybrid", "fp8_recipe: of torchtitan tensorwise and mxfp8 alone are simulated");
     says("fp8=hybrid", "with compile_model = true alone");
     says("enable_fsdp_float8_all_gather=true", "needs fp8 = hybrid");
     says("context_parallel_size=128", "context_parallel_size: above 64 is not simulated");
@@ -341,6 +351,7 @@ static void what_is_not_simulated_is_refused(void)
 static CU_TestInfo tests[] = {
     { "everything is what autograd saves", everything_is_what_autograd_saves },
     { "the partitioner keeps what is costly", the_partitioner_keeps_what_is_costly },
+    { "block formats keep what is listed", block_formats_keep_what_is_listed },
     { "listed results stay", listed_results_stay },
     { "FP8 keeps the same results", fp8_keeps_the_same_results },
     { "the input alone stays", the_input_alone_stays },

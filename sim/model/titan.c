@@ -4,6 +4,7 @@
 #include "sim/model/titan.h"
 
 #include "sim/base/xmem.h"
+#include "sim/model/quant.h"
 #include "sim/model/software.h"
 #include "sim/model/workspace.h"
 
@@ -22,7 +23,7 @@ typedef struct {
     const sim_dims_t *d;
     const topo_chunk_t *place;
     sim_builder_t *b;
-    part_t block, checkpointed; /* blocks as they are, and those that are checkpointed */
+    part_t blocks[2][2]; /* by whether linears are quantised, and whether it is checkpointed */
     part_t head, loss;
     sim_ref_t *block_refs; /* SIM_GRAPH_MAX_NODES for each layer */
     sim_ref_t head_refs[SIM_GRAPH_MAX_NODES], loss_refs[SIM_GRAPH_MAX_NODES];
@@ -105,7 +106,8 @@ static bool is_checkpointed(const work_t *w, uint32_t i)
 
 static const part_t *part_of(const work_t *w, uint32_t i)
 {
-    return is_checkpointed(w, i) ? &w->checkpointed : &w->block;
+    bool is_quantized = sim_layer_is_quantized(w->s, w->place->first_layer + i);
+    return &w->blocks[is_quantized][is_checkpointed(w, i)];
 }
 
 static sim_ref_t *refs_of(work_t *w, uint32_t i)
@@ -256,11 +258,14 @@ static void work_init(work_t *w)
 {
     const sim_scenario_t *s = w->s;
     bool by_operator = s->activation_checkpoint_mode == SIM_AC_SELECTIVE && !s->selective_ac_every;
-    sim_titan_block_graph(&w->block.graph, s, w->d);
-    w->checkpointed.graph = w->block.graph;
-    sim_graph_plans_init(&w->block.plans, &w->block.graph, SIM_KEEP_ALL, s->compile_model);
-    sim_graph_plans_init(&w->checkpointed.plans, &w->checkpointed.graph,
-                         by_operator ? SIM_KEEP_LISTED : SIM_KEEP_INPUT, s->compile_model);
+    for (int q = 0; q < 2; q++) {
+        part_t *plain = &w->blocks[q][0], *checkpointed = &w->blocks[q][1];
+        sim_titan_block_graph(&plain->graph, s, w->d, q == 1);
+        checkpointed->graph = plain->graph;
+        sim_graph_plans_init(&plain->plans, &plain->graph, SIM_KEEP_ALL, s->compile_model);
+        sim_graph_plans_init(&checkpointed->plans, &checkpointed->graph,
+                             by_operator ? SIM_KEEP_LISTED : SIM_KEEP_INPUT, s->compile_model);
+    }
     sim_titan_head_graph(&w->head.graph, s, w->d);
     sim_graph_plans_init(&w->head.plans, &w->head.graph, SIM_KEEP_ALL, false);
     sim_titan_loss_graph(&w->loss.graph, s, w->d);
@@ -274,8 +279,10 @@ static void work_init(work_t *w)
 
 static void work_fini(work_t *w)
 {
-    sim_graph_plans_fini(&w->block.plans);
-    sim_graph_plans_fini(&w->checkpointed.plans);
+    for (int q = 0; q < 2; q++) {
+        sim_graph_plans_fini(&w->blocks[q][0].plans);
+        sim_graph_plans_fini(&w->blocks[q][1].plans);
+    }
     sim_graph_plans_fini(&w->head.plans);
     sim_graph_plans_fini(&w->loss.plans);
     free(w->block_refs);

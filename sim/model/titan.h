@@ -17,9 +17,10 @@ void sim_titan_params_init(sim_params_t *params, const sim_scenario_t *scenario,
 /* Embedding, final norm and output layer belong to FSDP's root, gathered and reduced as one. */
 bool sim_titan_root_has_ends(const sim_scenario_t *scenario);
 
-/* A Transformer block, forward and backward. */
+/* A Transformer block, forward and backward; its linears in FP8 or FP4, as the scenario says, or in
+ * bf16. */
 void sim_titan_block_graph(sim_graph_t *graph, const sim_scenario_t *scenario,
-                           const sim_dims_t *dims);
+                           const sim_dims_t *dims, bool is_quantized);
 
 /* Norm and output layer; a loss over logits, as it is or compiled. */
 void sim_titan_head_graph(sim_graph_t *graph, const sim_scenario_t *scenario,

@@ -6,11 +6,16 @@
 
 enum { FP32 = 4, INDEX_BYTES = 8 };
 
+/* What the linears of a block compute in: torchao's Float8Linear with one scale a tensor, MXLinear,
+ * NVFP4 training linear. */
+typedef enum { FORMAT_BF16, FORMAT_FP8, FORMAT_MXFP8, FORMAT_NVFP4 } format_t;
+
 /* Where graphs are written, and what they are of. */
 typedef struct {
     sim_graph_t *g;
     const sim_scenario_t *s;
     const sim_dims_t *d;
+    format_t format;
     /* The last tensor that was cast to FP8, and the casts: as it is, and transposed. */
     sim_node_id_t cast_of, cast, transposed_of, transposed;
 } work_t;
@@ -19,9 +24,8 @@ typedef struct {
     sim_graph_add((w)->g, SIM_NODE_POINTWISE, name, bytes, __VA_ARGS__)
 #define REDUCTION(w, name, bytes, n, ...)                                                          \
     sim_graph_add((w)->g, SIM_NODE_REDUCTION, name, bytes, n, __VA_ARGS__)
-#define KERNEL(w, name, bytes, n, ...)                                                             \
-    sim_graph_add((w)->g, SIM_NODE_KERNEL, name, bytes, n, __VA_ARGS__)
-#define PART(w, name, bytes) sim_graph_add((w)->g, SIM_NODE_PART, name, bytes, 0)
+#define KERNEL(w, name, bytes, ...) sim_graph_add((w)->g, SIM_NODE_KERNEL, name, bytes, __VA_ARGS__)
+#define PART(w, name, bytes)        sim_graph_add((w)->g, SIM_NODE_PART, name, bytes, 0)
 
 static void list(work_t *w, sim_node_id_t node)
 {
@@ -92,7 +96,7 @@ static sim_node_id_t norm_backward(work_t *w, const norm_t *save, sim_node_id_t 
 
 static bool is_fp8(const work_t *w)
 {
-    return w->s->fp8 != SIM_FP8_NONE;
+    return w->format == FORMAT_FP8;
 }
 
 /* The greatest element is found first; FP8 has a byte an element. */
@@ -168,21 +172,87 @@ static sim_node_id_t scatter(work_t *w, sim_node_id_t x, const char *name)
 
 /* ---- linears ---- */
 
+/* Bytes of `n` elements with their scales: MXFP8 has one for 32, NVFP4 one for 16, of a byte. */
+static uint64_t block_bytes(const work_t *w, uint64_t n)
+{
+    return w->format == FORMAT_MXFP8 ? n + n / 32 : n / 2 + n / 16;
+}
+
+/* By rows for the product at hand; NVFP4's kernel writes columns, for the weight's gradient, too.
+ */
+static sim_node_id_t quantize(work_t *w, sim_node_id_t x)
+{
+    uint64_t bytes = block_bytes(w, w->g->nodes[x].bytes / w->d->e);
+    if (w->cast_of == x)
+        return w->cast;
+    w->cast_of = x;
+    if (w->format == FORMAT_MXFP8)
+        return w->cast = POINTWISE(w, "mxfp8_rows", bytes, 1, x);
+    w->cast = KERNEL(w, "nvfp4_rows", bytes, 1, x);
+    PART(w, "nvfp4_columns", bytes);
+    return w->cast;
+}
+
+/* What the gradient of a weight reads of `x`. */
+static sim_node_id_t columns_of(work_t *w, sim_node_id_t x)
+{
+    for (uint32_t i = 0; i < w->g->n && w->format == FORMAT_NVFP4; i++)
+        if (w->g->nodes[i].kind == SIM_NODE_PART && w->g->nodes[i - 1].n_in == 1 &&
+            w->g->nodes[i - 1].in[0] == x)
+            return (sim_node_id_t)i;
+    if (w->transposed_of != x)
+        w->transposed =
+            KERNEL(w, "mxfp8_columns", block_bytes(w, w->g->nodes[x].bytes / w->d->e), 1, x);
+    w->transposed_of = x;
+    return w->transposed;
+}
+
+static sim_node_id_t in_forward_format(work_t *w, const char *name, sim_node_id_t x, uint64_t bytes,
+                                       uint64_t weight_elements)
+{
+    sim_node_id_t weight;
+    switch (w->format) {
+    case FORMAT_BF16:
+        return KERNEL(w, name, bytes, 1, x);
+    case FORMAT_FP8:
+        x = cast(w, x);
+        if (w->s->enable_fsdp_float8_all_gather)
+            return KERNEL(w, name, bytes, 1, x);
+        weight = POINTWISE(w, "weight_fp8", weight_elements, 0);
+        return KERNEL(w, name, bytes, 2, x, weight);
+    case FORMAT_MXFP8:
+        weight = POINTWISE(w, "weight_mxfp8", block_bytes(w, weight_elements), 0);
+        return KERNEL(w, name, bytes, 2, quantize(w, x), weight);
+    default:
+        weight = KERNEL(w, "weight_nvfp4", block_bytes(w, weight_elements), 0);
+        PART(w, "weight_nvfp4_columns", block_bytes(w, weight_elements));
+        return KERNEL(w, name, bytes, 2, quantize(w, x), weight);
+    }
+}
+
 static sim_node_id_t linear_forward(work_t *w, const char *name, sim_node_id_t x, uint64_t bytes,
                                     uint64_t weight_elements)
 {
-    sim_node_id_t out;
-    if (is_fp8(w) && !w->s->enable_fsdp_float8_all_gather) {
-        sim_node_id_t in = cast(w, x);
-        sim_node_id_t weight = POINTWISE(w, "weight_fp8", weight_elements, 0);
-        out = KERNEL(w, name, bytes, 2, in, weight);
-    } else {
-        out = KERNEL(w, name, bytes, 1, is_fp8(w) ? cast(w, x) : x);
-    }
-    /* _custom_policy(): every second matrix product is computed again. */
-    if (++w->g->n_products % 2 == 1)
+    sim_node_id_t out = in_forward_format(w, name, x, bytes, weight_elements);
+    /* _custom_policy(): every second matrix product is computed again. Subclasses of tensors are
+     * multiplied by aten.mm too; NVFP4's products are another operator, which is not listed. */
+    if (w->format != FORMAT_NVFP4 && ++w->g->n_products % 2 == 1)
         list(w, out);
     return product(w, out);
+}
+
+/* mx_linear.py, nvfp4_linear.py: the input's gradient comes first. */
+static sim_node_id_t block_backward(work_t *w, sim_node_id_t g, sim_node_id_t x, const char *name,
+                                    uint64_t rows, uint64_t cols)
+{
+    sim_node_id_t g_rows = quantize(w, g);
+    sim_node_id_t weight = KERNEL(w, "weight_columns", block_bytes(w, rows * cols), 0);
+    sim_node_id_t dx =
+        product(w, KERNEL(w, name, w->d->e * w->d->tokens * cols, 2, g_rows, weight));
+    sim_node_id_t g_columns = columns_of(w, g);
+    weight_grad(w, product(w, KERNEL(w, "weight_grad", w->d->e * rows * cols, 2, g_columns,
+                                     columns_of(w, x))));
+    return dx;
 }
 
 /* FP8 kernels want both operands along the dimension that is summed. */
@@ -203,6 +273,8 @@ static sim_node_id_t linear_backward(work_t *w, sim_node_id_t g, sim_node_id_t x
 {
     if (is_fp8(w))
         return fp8_backward(w, g, x, name, rows, cols);
+    if (w->format != FORMAT_BF16)
+        return block_backward(w, g, x, name, rows, cols);
     uint64_t e = w->d->e, tokens = w->d->tokens;
     weight_grad(w, product(w, KERNEL(w, "weight_grad", e * rows * cols, 2, g, x)));
     return product(w, KERNEL(w, name, e * tokens * cols, 1, g));
@@ -461,10 +533,25 @@ static sim_node_id_t feed_forward_backward(work_t *w, const feed_forward_t *save
 
 /* ---- graphs ---- */
 
-void sim_titan_block_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d)
+static format_t format_of(const sim_scenario_t *s)
+{
+    if (s->fp4 != SIM_FP4_NONE)
+        return FORMAT_NVFP4;
+    if (s->fp8 == SIM_FP8_NONE)
+        return FORMAT_BF16;
+    return s->fp8_recipe == SIM_FP8_MXFP8 ? FORMAT_MXFP8 : FORMAT_FP8;
+}
+
+void sim_titan_block_graph(sim_graph_t *g, const sim_scenario_t *s, const sim_dims_t *d,
+                           bool is_quantized)
 {
     *g = (sim_graph_t){ 0 };
-    work_t w = { .g = g, .s = s, .d = d, .cast_of = SIM_NODE_NONE, .transposed_of = SIM_NODE_NONE };
+    work_t w = { .g = g,
+                 .s = s,
+                 .d = d,
+                 .format = is_quantized ? format_of(s) : FORMAT_BF16,
+                 .cast_of = SIM_NODE_NONE,
+                 .transposed_of = SIM_NODE_NONE };
     attention_t attention = { 0 };
     feed_forward_t mlp = { 0 };
     sim_node_id_t x = sim_graph_add(g, SIM_NODE_INPUT, "block_in", d->hidden_bytes, 0);

@@ -687,7 +687,7 @@ static const sim_rule_t rules[] = {
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
     { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "framework model_type expert_model_parallel_size normalization activation_func position_embedding_type rotary_percent add_bias_linear add_qkv_bias untie_embeddings_and_output_weights attention_dropout hidden_dropout", "torchtitan trains Llama-like models", sim_rule_titan_model },
-    { "framework bf16 fp8 fp8_recipe compile_model enable_fsdp_float8_all_gather optimizer", "torchtitan trains in bf16 with AdamW", sim_rule_titan_training },
+    { "framework bf16 fp8 fp8_recipe fp4 compile_model enable_fsdp_float8_all_gather optimizer", "torchtitan trains in bf16 with AdamW", sim_rule_titan_training },
     { "framework world_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size data_parallel_replicate_degree sequence_parallel compile_model compile_loss", "torchtitan shards over more than one rank", sim_rule_titan_parallel },
     { "selective_ac_option", "selective_ac_option is op or a number", sim_rule_titan_checkpoints },
     { "framework", "keys that only one program reads have their defaults in a job of the other", sim_rule_keys_are_of_the_framework },

@@ -44,12 +44,15 @@ void sim_rule_titan_training(sim_rule_context_t *c)
         return;
     if (!s->bf16)
         sim_rule_broken(c, "bf16", "false %s", titan);
-    if (s->fp8 != SIM_FP8_NONE && s->fp8_recipe != SIM_FP8_TENSORWISE)
-        sim_rule_broken(c, "fp8_recipe", "of torchtitan tensorwise alone is simulated");
-    if (s->fp8 != SIM_FP8_NONE && !s->compile_model)
-        sim_rule_broken(c, "fp8", "of torchtitan is simulated with compile_model = true alone");
-    if (s->enable_fsdp_float8_all_gather && s->fp8 == SIM_FP8_NONE)
-        sim_rule_broken(c, "enable_fsdp_float8_all_gather", "needs fp8 = hybrid");
+    bool is_tensorwise = s->fp8 != SIM_FP8_NONE && s->fp8_recipe == SIM_FP8_TENSORWISE;
+    if (s->fp8 != SIM_FP8_NONE && !is_tensorwise && s->fp8_recipe != SIM_FP8_MXFP8)
+        sim_rule_broken(c, "fp8_recipe", "of torchtitan tensorwise and mxfp8 alone are simulated");
+    if (sim_is_quantized(s) && !s->compile_model)
+        sim_rule_broken(c, s->fp4 != SIM_FP4_NONE ? "fp4" : "fp8",
+                        "of torchtitan is simulated with compile_model = true alone");
+    if (s->enable_fsdp_float8_all_gather && !is_tensorwise)
+        sim_rule_broken(c, "enable_fsdp_float8_all_gather",
+                        "needs fp8 = hybrid and fp8_recipe = tensorwise");
     must(c, s->optimizer == SIM_OPTIMIZER_ADAM, "optimizer");
 }
 
@@ -136,6 +139,10 @@ static const char *const shared_keys[] = {
     "check_for_nan_in_loss_and_grad",
     "bf16",
     "fp8",
+    "fp4",
+    "first_last_layers_bf16",
+    "num_layers_at_start_in_bf16",
+    "num_layers_at_end_in_bf16",
     "fp8_recipe",
     "accumulate_allreduce_grads_in_fp32",
     "optimizer",

@@ -45,11 +45,6 @@ char *sim_record_refuse_titan(const json_t *record)
 {
     if (!is_given(record, "train.mbs"))
         return base_xstrdup("the micro-batch size is not stated");
-    static const char *const precisions[] = { "nvfp4", "mxfp8" };
-    for (size_t i = 0; i < 2; i++)
-        if (has(record, "train.precision", precisions[i]))
-            return base_xasprintf("run with torchtitan in %s, which is not simulated",
-                                  precisions[i]);
     return NULL;
 }
 
@@ -95,14 +90,39 @@ static void put_checkpoints(const json_t *record, sim_import_t *import)
     free(text);
 }
 
+/* "nvfp4 layers 0-26, bf16 tail" */
+static void put_nvfp4(const json_t *record, sim_import_t *import)
+{
+    static const char path[] = "train.precision";
+    char *text = sim_record_text(record, path), *n = sim_record_text(record, "model.layers");
+    const char *range = strstr(text, "layers 0-");
+    put(import, "precision", "fp4", "e2m1", path);
+    if (range != NULL) {
+        unsigned long last = strtoul(range + 9, NULL, 10), n_layers = strtoul(n, NULL, 10);
+        char *tail = base_xasprintf("%lu", n_layers > last ? n_layers - 1 - last : 0);
+        put(import, "precision", "first_last_layers_bf16", "true", path);
+        put(import, "precision", "num_layers_at_start_in_bf16", "0", path);
+        put(import, "precision", "num_layers_at_end_in_bf16", tail, path);
+        free(tail);
+    }
+    free(text);
+    free(n);
+}
+
 /* "bf16 mixed precision + float8 tensorwise linears, fp8 all-gather", "float8_tensorwise" */
 static void put_float8(const json_t *record, sim_import_t *import)
 {
     static const char path[] = "train.precision";
-    if (!has(record, path, "float8"))
+    bool is_mxfp8 = has(record, path, "mxfp8");
+    if (has(record, path, "nvfp4"))
+        put_nvfp4(record, import);
+    if (!has(record, path, "float8") && !is_mxfp8)
         return;
     put(import, "precision", "fp8", "hybrid", path);
-    put(import, "precision", "fp8_recipe", has(record, path, "rowwise") ? "rowwise" : "tensorwise",
+    put(import, "precision", "fp8_recipe",
+        has(record, path, "rowwise") ? "rowwise"
+        : is_mxfp8                   ? "mxfp8"
+                                     : "tensorwise",
         path);
     if (has(record, path, "all-gather"))
         put(import, "torchtitan", "enable_fsdp_float8_all_gather", "true", path);
