@@ -58,6 +58,7 @@ check "each rank is compared, default and expandable" test \
   "$(grep -cE '^rank [0-7], peak reserved, (cudaMalloc|expandable_segments:True) +([0-9]+) +\2 +0$' ok.txt)" -eq 16
 expect "all was given back" 0 '^not given back, expandable_segments:True +0 +0 +0$' cat ok.txt
 expect "the context is measured" 0 '^CUDA context +[0-9]+ +268435456 +-?[0-9]+$' cat ok.txt
+expect "a communicator is measured" 0 "^NCCL 22809, communicator of one rank +[0-9]+ +33554432 " cat ok.txt
 expect "cudaMalloc's steps are measured" 0 '^cudaMalloc of 3145728 +4194304 +4194304 +0$' cat ok.txt
 if command -v python3 > /dev/null; then
   check "PyTorch's figures are compared" test \

@@ -4,6 +4,7 @@
  * 77: no driver or no GPU. */
 #include "config.h"
 
+#include "collectives/nccl_api.h"
 #include "sim/base/dynlib.h"
 #include "topology/cuda_api.h"
 
@@ -173,73 +174,78 @@ static void probe_cublas(void)
 
 /* ---- NCCL ---- */
 
-typedef struct {
-    char internal[128];
-} unique_id_t;
-
-/* ncclConfig_t of 2.14: later versions read what it has. */
-typedef struct {
-    size_t size;
-    unsigned magic, version;
-    int blocking;
-} nccl_config_t;
-
-typedef struct {
-    int (*ncclGetVersion)(int *version);
-    int (*ncclGetUniqueId)(unique_id_t *id);
-    int (*ncclCommInitRankConfig)(void **comm, int n_ranks, unique_id_t id, int rank,
-                                  nccl_config_t *config);
-    int (*ncclAllReduce)(const void *from, void *to, size_t count, int type, int op, void *comm,
-                         void *stream);
-    int (*ncclCommDestroy)(void *comm);
-} nccl_t;
-
-static void use_nccl(const nccl_t *nccl)
+/* Until what was begun is done. */
+static int finish(const coll_nccl_api_t *nccl, void *comm, int error)
 {
-    enum { FLOAT32 = 7, SUM = 0, N = 1 << 18 };
-    nccl_config_t config = {
-        .size = sizeof(config), .magic = 0xcafebeefU, .version = 21400, .blocking = 1
-    };
-    unique_id_t id;
-    void *comm, *buffer;
-    int version = 0, error = nccl->ncclGetVersion(&version);
-    printf("nccl_version %d\n", version);
-    need("cudaMalloc", cuda.rt.cudaMalloc(&buffer, 2 * MIB));
-    uint64_t before = used();
+    while (error == COLL_NCCL_IN_PROGRESS || error == 0) {
+        int state = 0;
+        error = nccl->ncclCommGetAsyncError(comm, &state);
+        if (error == 0 && state != COLL_NCCL_IN_PROGRESS)
+            return state;
+    }
+    return error;
+}
+
+static int reduce_once(const coll_nccl_api_t *nccl, void *comm, void *buffer,
+                       topo_cuda_stream_t stream)
+{
+    enum { N = 1 << 18 };
+    int error = nccl->ncclGroupStart();
     if (error == 0)
-        error = nccl->ncclGetUniqueId(&id);
+        error =
+            nccl->ncclAllReduce(buffer, buffer, N, COLL_NCCL_FLOAT32, COLL_NCCL_SUM, comm, stream);
+    int ended = nccl->ncclGroupEnd();
+    if (error == 0 || error == COLL_NCCL_IN_PROGRESS)
+        error = finish(nccl, comm, ended);
+    need("cudaDeviceSynchronize", cuda.rt.cudaDeviceSynchronize());
+    return error;
+}
+
+static void use_nccl(const coll_nccl_api_t *nccl)
+{
+    coll_nccl_config_t config = { .size = sizeof(config),
+                                  .magic = COLL_NCCL_CONFIG_MAGIC,
+                                  .version = COLL_NCCL_CONFIG_VERSION,
+                                  .blocking = 1 };
+    coll_nccl_id_t id;
+    void *comm = NULL, *buffer;
+    need("cudaMalloc", cuda.rt.cudaMalloc(&buffer, 2 * MIB));
+    topo_cuda_stream_t stream;
+    need("cudaStreamCreateWithFlags",
+         cuda.rt.cudaStreamCreateWithFlags(&stream, TOPO_CUDA_STREAM_NON_BLOCKING));
+    uint64_t before = used();
+    int error = nccl->ncclGetUniqueId(&id);
     if (error == 0)
         error = nccl->ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+    if (comm != NULL)
+        error = finish(nccl, comm, error);
     if (error == 0) {
         uint64_t made = used();
         print("nccl_creation", before, made);
-        error = nccl->ncclAllReduce(buffer, buffer, N, FLOAT32, SUM, comm, NULL);
-        need("cudaDeviceSynchronize", cuda.rt.cudaDeviceSynchronize());
+        error = reduce_once(nccl, comm, buffer, stream);
         if (error == 0)
             print("nccl_first_all_reduce", made, used());
-        nccl->ncclCommDestroy(comm);
-        print("nccl_left", before, used());
     }
     if (error != 0)
-        printf("nccl_creation none error %d\n", error);
+        printf("nccl_creation none %s\n", nccl->ncclGetErrorString(error));
+    if (comm != NULL)
+        nccl->ncclCommDestroy(comm);
+    print("nccl_left", before, used());
+    need("cudaStreamDestroy", cuda.rt.cudaStreamDestroy(stream));
     need("cudaFree", cuda.rt.cudaFree(buffer));
 }
 
 static void probe_nccl(void)
 {
-    static const char *const names[] = { "libnccl.so.2", CUDA_LIBRARY_DIR "/libnccl.so.2", NULL };
-    static const base_symbol_t symbols[] = { BASE_SYMBOL(nccl_t, ncclGetVersion),
-                                             BASE_SYMBOL(nccl_t, ncclGetUniqueId),
-                                             BASE_SYMBOL(nccl_t, ncclCommInitRankConfig),
-                                             BASE_SYMBOL(nccl_t, ncclAllReduce),
-                                             BASE_SYMBOL(nccl_t, ncclCommDestroy) };
-    nccl_t nccl;
+    coll_nccl_api_t nccl;
     void *library;
+    int version;
     base_err_t err = { .text = "" };
-    if (base_dynlib_open(names, symbols, COUNT(symbols), &nccl, &library, &err) != BASE_OK) {
+    if (coll_nccl_api_open(&nccl, &library, &version, &err) != BASE_OK) {
         printf("nccl_creation none %s\n", err.text);
         return;
     }
+    printf("nccl_version %d\n", version);
     use_nccl(&nccl);
     base_dynlib_close(library);
 }
