@@ -90,7 +90,7 @@ static void make_grid(maker_t *m)
     maybe(m, 20, "deallocate_pipeline_outputs", "false");
     if (!maybe(m, 20, "overlap_p2p_communication", "false") && m->vpp > 1)
         maybe(m, 20, "overlap_p2p_communication_warmup_flush", "true");
-    ONE_OF(m, "cp_comm_type", "p2p", "all_gather", "a2a", "a2a+p2p");
+    ONE_OF(m, "cp_comm_type", "p2p", "p2p", "all_gather", "all_gather", "a2a", "a2a+p2p");
     if (m->s->cp_comm_type == SIM_CP_A2A_P2P) {
         char sizes[48];
         uint64_t near = chance(m, 50) ? 1 : m->cp;
@@ -222,7 +222,8 @@ static void make_recompute(maker_t *m)
     set(m, "recompute_granularity", "full");
     ONE_OF(m, "recompute_method", "uniform", "block");
     set_count(m, "recompute_num_layers", PICK(m, 1, 2, 3));
-    maybe(m, 20, "distribute_saved_activations", "true");
+    if (m->tp > 1 && !m->s->sequence_parallel)
+        maybe(m, 20, "distribute_saved_activations", "true");
 }
 
 static void make_precise_optimizer(maker_t *m)
@@ -400,7 +401,8 @@ static void make_hybrid(maker_t *m)
     uint64_t n_kinds = takes_silu && !m->s->deterministic_mode ? 5 : 4;
     char text[64];
     size_t n = 0, n_layers;
-    if (m->vpp > 1 || m->s->num_experts > 0 || !chance(m, 12))
+    if (m->vpp > 1 || m->s->num_experts > 0 || m->s->peft_scheme != SIM_PEFT_NONE ||
+        m->s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE || !chance(m, 15))
         return;
     for (uint64_t stage = 0; stage < m->pp; stage++) {
         if (stage > 0)
@@ -430,9 +432,9 @@ static void make_linear(maker_t *m)
 {
     const sim_scenario_t *s = m->s;
     bool takes_silu = s->activation_func == SIM_ACT_SWIGLU || s->activation_func == SIM_ACT_SILU;
-    if (!takes_silu || s->deterministic_mode || s->multi_latent_attention ||
-        s->hybrid_layer_pattern != NULL || s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE ||
-        !chance(m, 12))
+    if (!takes_silu || s->fp8 != SIM_FP8_NONE || s->peft_scheme != SIM_PEFT_NONE ||
+        s->deterministic_mode || s->multi_latent_attention || s->hybrid_layer_pattern != NULL ||
+        s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE || !chance(m, 12))
         return;
     set(m, "experimental_attention_variant", "gdn");
     set_count(m, "linear_attention_freq", 1 + random_below(&m->r, 4));
@@ -514,6 +516,18 @@ static void make_schedule(maker_t *m)
         set_count(m, "global_batch_size", 10 * s->global_batch_size);
 }
 
+static void make_moments(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    if (s->cuda_graph_impl != SIM_GRAPHS_NONE || s->pipeline_schedule != SIM_SCHEDULE_1F1B ||
+        s->use_megatron_fsdp || s->use_torch_fsdp2 || s->optimizer_cpu_offload ||
+        s->mtp_num_layers > 0 || s->model_type != SIM_MODEL_GPT || !chance(m, 20))
+        return;
+    ONE_OF(m, "moments", "checkpoint_load", "evaluation", "checkpoint_save",
+           "checkpoint_load evaluation checkpoint_save");
+    maybe(m, 50, "dist_ckpt_optim_fully_reshardable", "true");
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -542,6 +556,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
         set_count(&m, "software_date", PICK(&m, 20240101, 20250101, 20260601));
     set_count(&m, "iterations", 4);
     make_schedule(&m);
+    make_moments(&m);
     bool ok = sim_scenario_resolve(s_p, &m.diag);
     if (!ok && getenv("RANDOM_SCENARIO_WHY") != NULL)
         fprintf(stderr, "%s\n", m.diag.text[0]);

@@ -13,6 +13,9 @@ static const char *const phase_names[SIM_N_PHASES] = {
     [SIM_PHASE_GRAD_SYNC] = "gradient sync",
     [SIM_PHASE_OPTIMIZER_STEP] = "optimizer step",
     [SIM_PHASE_GRAPH_CAPTURE] = "graph capture",
+    [SIM_PHASE_CHECKPOINT_LOAD] = "checkpoint load",
+    [SIM_PHASE_EVALUATION] = "evaluation",
+    [SIM_PHASE_CHECKPOINT_SAVE] = "checkpoint save",
 };
 
 const char *sim_phase_name(sim_phase_t phase)

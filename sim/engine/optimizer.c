@@ -156,13 +156,20 @@ static bool add_converted(sim_player_t *p, const sim_param_t *param, uint64_t n_
     return true;
 }
 
+bool sim_player_make_moments(sim_player_t *p)
+{
+    if (!p->has_moments && !sim_player_foreach_owned(p, add_moments, NULL))
+        return false;
+    p->has_moments = true;
+    return true;
+}
+
 static bool update(sim_player_t *p)
 {
     if (p->scenario->optimizer_cpu_offload)
         return sim_player_step_offloaded(p);
-    if (!p->has_moments && !sim_player_foreach_owned(p, add_moments, NULL))
+    if (!sim_player_make_moments(p))
         return false;
-    p->has_moments = true;
     if (p->scenario->optimizer == SIM_OPTIMIZER_MUON && !sim_player_orthogonalize(p))
         return false;
     bool ok = n_converted_states(p) == 0 ||

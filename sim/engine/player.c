@@ -179,7 +179,7 @@ void sim_player_free_statics(sim_player_t *p, sim_statics_t *list)
     list->n = 0;
 }
 
-static bool touch_persistent(sim_player_t *p, const sim_op_t *op)
+bool sim_player_touch_persistent(sim_player_t *p, const sim_op_t *op)
 {
     const sim_tensor_t *tensor = &p->persistent.tensors[op->tensor];
     uint32_t set = p->persistent.per_stream[op->tensor] ? p->buffers_of : SIM_BUFFERS_EAGER;
@@ -217,7 +217,7 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
             slots[op->slot] = SIM_BLOCK_NONE;
             break;
         case SIM_OP_PERSIST:
-            if (!touch_persistent(p, op))
+            if (!sim_player_touch_persistent(p, op))
                 return false;
             break;
         case SIM_OP_DEFER:
@@ -266,7 +266,7 @@ bool sim_player_play_graph(sim_player_t *p, sim_player_chunk_t *c, const sim_tap
                                   &slots[op->slot]);
             break;
         case SIM_OP_PERSIST:
-            ok = touch_persistent(p, op);
+            ok = sim_player_touch_persistent(p, op);
             break;
         case SIM_OP_FREE:
         case SIM_OP_LET_GO_GRAD:

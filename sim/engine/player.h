@@ -71,6 +71,7 @@ typedef struct {
     uint64_t offloaded_bytes, max_offloaded_bytes; /* activations in host memory */
 
     sim_player_chunk_t *chunks; /* n_chunks; owned */
+    sim_chunk_t *evaluation;    /* n_chunks, forward passes alone; NULL = none is played; owned */
     uint32_t n_chunks;
     uint32_t n_microbatches;
     bool turns; /* sim_order_is_turn() */
@@ -194,6 +195,13 @@ bool sim_player_orthogonalize(sim_player_t *p);
 bool sim_player_send_dealt(sim_player_t *p);
 
 bool sim_player_build_optimizer(sim_player_t *p);
+
+/* The optimizer's moments, unless they are there. */
+bool sim_player_make_moments(sim_player_t *p);
+
+/* Make a persistent buffer, or make it larger. */
+bool sim_player_touch_persistent(sim_player_t *p, const sim_op_t *op);
+
 bool sim_player_build(sim_player_t *p); /* model, DDP, optimizer */
 bool sim_player_zero_grad(sim_player_t *p);
 bool sim_player_run(sim_player_t *p, const sim_step_t *step); /* one step of the schedule */

@@ -5,6 +5,7 @@
 
 #include "sim/base/xmem.h"
 #include "sim/engine/graphs.h"
+#include "sim/engine/moments.h"
 #include "sim/engine/player.h"
 #include "sim/engine/repeat.h"
 
@@ -82,7 +83,8 @@ base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_plac
     p->observer = options->observer;
     run->n_iterations = (uint32_t)scenario->iterations;
     run->result.iterations = base_xcalloc(run->n_iterations, sizeof(*run->result.iterations));
-    run->has_memory = !options->without_memory && sim_player_build(p);
+    run->has_memory =
+        !options->without_memory && sim_player_build(p) && sim_moments_before(p, &run->result);
     bool is_observed = options->observer.see != NULL;
     /* The order in which tensors of one size are listed depends on how often blocks were used; an
      * observer has no use for it. */
@@ -151,8 +153,10 @@ static void end_iteration(sim_rank_run_t *run)
         run->has_memory =
             sim_graphs_after_passes(p, run->iteration) &&
             sim_player_step(p, sim_player_is_step_skipped(p->scenario, run->iteration));
-    if (run->has_memory)
+    if (run->has_memory) {
         note_iteration(p, &run->result);
+        run->has_memory = sim_moments_after(p, run->iteration, &run->result);
+    }
     run->iteration++;
     run->cursor = 0;
 }

@@ -182,7 +182,9 @@ bool sim_repeat_iteration(sim_repeat_t *repeat, const sim_player_t *p, uint32_t 
     repeat->n_states = 0;
     repeat->is_settled = false;
     /* The first iteration leaves steps out, and what it makes for the first time. */
-    if (!repeat->is_on || iteration < 2 || iteration >= p->scenario->iterations + 1)
+    /* Beside the steps, a moment may come between two iterations. */
+    if (!repeat->is_on || p->scenario->moments != 0 || iteration < 2 ||
+        iteration >= p->scenario->iterations + 1)
         return false;
     sim_state_t now = { 0 };
     take_whole_state(&now, p);

@@ -86,6 +86,18 @@ static void walk_iterations(walk_t *w, sim_rank_result_t *r)
         WALK(r->iterations[i]); /* four 64-bit numbers, no padding */
 }
 
+static void walk_extras(walk_t *w, sim_rank_result_t *r)
+{
+    WALK(r->n_extras);
+    if (r->n_extras > SIM_MAX_EXTRAS)
+        w->is_short = true;
+    for (uint32_t i = 0; i < SIM_MAX_EXTRAS && !w->is_short; i++) {
+        WALK(r->extras[i].which);
+        WALK(r->extras[i].max_allocated_bytes);
+        WALK(r->extras[i].max_reserved_bytes);
+    }
+}
+
 static void walk_result(walk_t *w, sim_rank_result_t *r)
 {
     WALK(r->rank);
@@ -108,6 +120,7 @@ static void walk_result(walk_t *w, sim_rank_result_t *r)
     walk_oom(w, &r->oom);
     WALK(r->at_oom);
     walk_iterations(w, r);
+    walk_extras(w, r);
 }
 
 void *sim_rank_result_pack(const sim_rank_result_t *result, size_t *n_bytes_p)

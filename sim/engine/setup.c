@@ -6,6 +6,7 @@
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
 #include "sim/engine/graphs.h"
+#include "sim/engine/moments.h"
 #include "sim/engine/outside.h"
 #include "sim/model/software.h"
 
@@ -72,6 +73,7 @@ void sim_player_fini(sim_player_t *p)
 {
     sim_alloc_destroy(p->alloc);
     sim_device_destroy(p->device);
+    sim_moments_fini(p);
     for (uint32_t c = 0; c < p->n_chunks && p->chunks != NULL; c++)
         fini_chunk(p, &p->chunks[c]);
     free(p->chunks);
@@ -165,6 +167,7 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
     for (uint32_t c = 0; c < p->n_chunks; c++)
         init_chunk(p, c);
+    sim_moments_init(p);
     if (p->sharding == SIM_SHARDING_DEALT)
         deal_parameters(p);
     uint32_t n_blocks = SIM_N_BUFFERS_OF * p->persistent.n;

@@ -18,7 +18,13 @@ typedef struct {
     uint64_t max_allocated_bytes, max_reserved_bytes;
 } sim_iteration_t;
 
-enum { SIM_NAME_MAX = 48 };
+/* What a moment beside the steps held at most (sim/engine/moments.h). */
+typedef struct {
+    uint8_t which; /* sim_phase_t */
+    uint64_t max_allocated_bytes, max_reserved_bytes;
+} sim_extra_t;
+
+enum { SIM_NAME_MAX = 48, SIM_MAX_EXTRAS = 3 };
 
 /* A tensor alive at the peak, or when a request failed. */
 typedef struct {
@@ -37,6 +43,8 @@ typedef struct {
 
     sim_iteration_t *iterations; /* n_iterations completed ones; owned */
     uint32_t n_iterations;
+    sim_extra_t extras[SIM_MAX_EXTRAS]; /* n_extras, in order */
+    uint32_t n_extras;
 
     uint64_t max_allocated_bytes, max_reserved_bytes;
     sim_moment_t allocated_moment, reserved_moment;

@@ -504,6 +504,66 @@ void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const si
     work_fini(&w);
 }
 
+static void build_evaluation(work_t *w, sim_tape_t *tape)
+{
+    sim_builder_t *b = w->m.b;
+    sim_builder_begin(b, tape, true);
+    sim_batch_t batch;
+    sim_batch_load(&w->m, &batch, w->place);
+    sim_ref_t x = w->place->has_embedding
+                      ? sim_embedding_forward(&w->m, &w->embedding, &batch)
+                      : sim_given(b, SIM_SLOT_INPUT, "stage_input", w->in_bytes);
+    if (w->place->has_embedding)
+        sim_forget(&w->m, &w->embedding.indices);
+    for (uint32_t i = 0; i < w->place->n_layers; i++)
+        x = layer_forward(w, i, x, false);
+    b->layer = SIM_NO_LAYER;
+    if (sim_params_has_final_norm(w->m.s, w->place)) {
+        x = sim_final_norm_forward(&w->m, &w->norm, x);
+        sim_forget(&w->m, &w->norm.x);
+        sim_forget(&w->m, &w->norm.stat);
+    }
+    if (w->place->has_loss) {
+        sim_loss_save_t *loss = &w->losses[0];
+        sim_loss_forward(&w->m, loss, x);
+        sim_ref_t *saved[] = { &loss->ln_out, &loss->softmax, &loss->target_mask,
+                               &loss->masked_target };
+        for (size_t i = 0; i < sizeof(saved) / sizeof(saved[0]); i++)
+            sim_forget(&w->m, saved[i]);
+    } else {
+        if (w->place->n_layers == 0) /* nothing made a tensor to send */
+            sim_replace(&w->m, &x, "stage_output", w->out_bytes);
+        sim_leave(b, x, SIM_SLOT_OUTPUT);
+    }
+    sim_batch_drop(&w->m, &batch);
+}
+
+void sim_chunk_init_evaluation(sim_chunk_t *chunk, const sim_scenario_t *scenario,
+                               const sim_dims_t *dims, const topo_chunk_t *place, uint32_t tp_rank,
+                               sim_persistent_t *persistent)
+{
+    sim_scenario_t s = *scenario; /* what it owns stays the scenario's */
+    s.hidden_dropout = s.attention_dropout = 0.0;
+    s.recompute_granularity = SIM_RECOMPUTE_NONE;
+    s.fine_grained_activation_offloading = s.cpu_offloading = false;
+    sim_builder_t b;
+    sim_builder_init(&b, persistent);
+    work_t w = { .m = { .b = &b,
+                        .s = &s,
+                        .d = dims,
+                        .tp_rank = tp_rank,
+                        .context = SIM_REF_NONE,
+                        .d_context = SIM_REF_NONE } };
+    *chunk = (sim_chunk_t){ .place = *place };
+    work_init(&w, place);
+    build_evaluation(&w, &chunk->forward);
+    take_tensors(chunk, &chunk->of, &b);
+    sim_builder_fini(&b);
+    chunk->in_bytes = w.in_bytes;
+    chunk->out_bytes = w.out_bytes;
+    work_fini(&w);
+}
+
 void sim_chunk_fini(sim_chunk_t *chunk)
 {
     sim_params_fini(&chunk->params);

@@ -38,6 +38,13 @@ typedef struct {
  */
 void sim_chunk_init(sim_chunk_t *chunk, const sim_scenario_t *scenario, const sim_dims_t *dims,
                     const topo_chunk_t *place, uint32_t tp_rank, sim_persistent_t *persistent);
+/* A forward pass of evaluation: without dropout, recomputation and offloading, and nothing is
+ * saved. Parameters and backward tape stay empty. The model is a GPT without multi-token
+ * prediction. */
+void sim_chunk_init_evaluation(sim_chunk_t *chunk, const sim_scenario_t *scenario,
+                               const sim_dims_t *dims, const topo_chunk_t *place, uint32_t tp_rank,
+                               sim_persistent_t *persistent);
+
 void sim_chunk_fini(sim_chunk_t *chunk);
 
 #endif

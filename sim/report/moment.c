@@ -58,6 +58,9 @@ const char *sim_moment_short(const sim_moment_t *m, bool has_chunks,
         [SIM_PHASE_GRAD_SYNC] = "grad sync",
         [SIM_PHASE_OPTIMIZER_STEP] = "step",
         [SIM_PHASE_GRAPH_CAPTURE] = "capture",
+        [SIM_PHASE_CHECKPOINT_LOAD] = "load",
+        [SIM_PHASE_EVALUATION] = "eval",
+        [SIM_PHASE_CHECKPOINT_SAVE] = "save",
     };
     text_t t = { .buf = buf };
     if (m->iteration > 0)

@@ -155,6 +155,20 @@ static json_t *iterations_json(const sim_report_t *report, const sim_rank_result
     return list;
 }
 
+static json_t *extras_json(const sim_report_t *report, const sim_rank_result_t *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->n_extras; i++) {
+        const sim_extra_t *extra = &r->extras[i];
+        json_t *one = json_object();
+        set_text(one, "moment", sim_phase_name((sim_phase_t)extra->which));
+        set_uint(one, "max_allocated_bytes", extra->max_allocated_bytes);
+        set_reserved(report, one, "max_reserved_bytes", extra->max_reserved_bytes);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 static json_t *out_of_memory_json(const sim_report_t *report, const sim_rank_result_t *r)
 {
     if (!r->is_out_of_memory)
@@ -193,6 +207,7 @@ static json_t *class_json(const sim_report_t *report, const sim_rank_result_t *r
                                                    : moment_json(&r->reserved_moment));
     json_object_set_new(one, "ledger", ledger_json(report, r));
     json_object_set_new(one, "iterations", iterations_json(report, r));
+    json_object_set_new(one, "beside_the_steps", extras_json(report, r));
     set_uint(one, "n_allocator_ops", r->n_allocator_ops);
     set_reserved(report, one, "n_alloc_retries", r->n_alloc_retries);
     set_uint(one, "host_bytes", r->host_bytes);

@@ -250,6 +250,15 @@ static void print_iterations(const sim_report_t *r, FILE *out)
             fprintf(out, ", reserved %11s", base_bytes_format(it->max_reserved_bytes, reserved));
         fprintf(out, "; allocated at its end %11s\n", base_bytes_format(it->allocated_bytes, left));
     }
+    for (uint32_t i = 0; i < result->n_extras; i++) {
+        const sim_extra_t *extra = &result->extras[i];
+        size_text_t peak, reserved;
+        fprintf(out, "  %s: peak allocated %11s", sim_phase_name((sim_phase_t)extra->which),
+                base_bytes_format(extra->max_allocated_bytes, peak));
+        if (!sim_report_is_live(r))
+            fprintf(out, ", reserved %11s", base_bytes_format(extra->max_reserved_bytes, reserved));
+        fputc('\n', out);
+    }
     if (result->n_iterations > 0)
         fputc('\n', out);
 }

@@ -152,6 +152,8 @@ static const row_t keys[] = {
     { "v-head-dim=", NULL, false, "model.v_head_dim", NULL },
     { "mla-down-proj-fusion", NULL, false, "model.mla_down_proj_fusion", NULL },
     { "mtp-num-layers=", NULL, false, NULL, NULL },
+    { "dist-ckpt-optim-fully-reshardable", NULL, false, "run.dist_ckpt_optim_fully_reshardable", NULL },
+    { "distrib-optim-fully-reshardable-mem-efficient", NULL, false, "run.distrib_optim_fully_reshardable_mem_efficient", NULL },
     { "mtp-use-repeated-layer", NULL, false, "model.mtp_use_repeated_layer", NULL },
     { "mtp-hybrid-override-pattern=", NULL, false, NULL, NULL },
     { "bf16", NULL, false, "precision.bf16", NULL },
@@ -535,8 +537,7 @@ static const char no_effect[] =
     "ckpt-assume-constant-structure ckpt-pg-tensors-cache-path= "
     "ckpt-pg-tensors-cache-create no-ckpt-load-validate-sharding-integrity "
     "disable-ckpt-load-validate-sharding-integrity dist-ckpt-strictness= "
-    "dist-ckpt-save-pre-mcore-014 dist-ckpt-optim-fully-reshardable "
-    "distrib-optim-fully-reshardable-mem-efficient no-save-tokenizer-assets "
+    "dist-ckpt-save-pre-mcore-014 no-save-tokenizer-assets "
     "disable-save-tokenizer-assets replication replication-jump= replication-factor= "
     "verify-integrity no-save-optim no-save-rng no-load-optim no-load-rng "
     "override-ckpt-iteration= use-dist-ckpt dist-ckpt-format= dist-ckpt-workers= "

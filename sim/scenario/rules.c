@@ -451,6 +451,35 @@ static void muon_is_possible(sim_rule_context_t *c)
                         "muon is not simulated with fp8_param_gather or fp4_param_gather");
 }
 
+static void moments_are_possible(sim_rule_context_t *c)
+{
+    const sim_scenario_t *s = c->s;
+    if (s->distrib_optim_fully_reshardable_mem_efficient && !s->dist_ckpt_optim_fully_reshardable)
+        sim_rule_broken(c, "distrib_optim_fully_reshardable_mem_efficient",
+                        "needs dist_ckpt_optim_fully_reshardable = true");
+    if (s->moments == 0)
+        return;
+    bool is_megatrons = s->framework == SIM_FRAMEWORK_MEGATRON && !s->use_megatron_fsdp &&
+                        !s->use_torch_fsdp2 && !s->optimizer_cpu_offload;
+    if (!is_megatrons)
+        sim_rule_broken(c, "moments",
+                        "are simulated with framework = megatron, without FSDP and "
+                        "optimizer_cpu_offload");
+    uint32_t late = s->moments & (SIM_MOMENT_EVALUATION | SIM_MOMENT_CHECKPOINT_SAVE);
+    if (late != 0 && s->iterations < 2)
+        sim_rule_broken(c, "moments", "come after the second step: iterations must be at least 2");
+    if ((s->moments & SIM_MOMENT_EVALUATION) &&
+        (s->model_type != SIM_MODEL_GPT || s->mtp_num_layers > 0))
+        sim_rule_broken(c, "moments",
+                        "evaluation is simulated with model_type = gpt and without "
+                        "multi-token prediction");
+    if ((s->moments & SIM_MOMENT_EVALUATION) &&
+        (sim_schedule_splits(s->pipeline_schedule) || s->cuda_graph_impl != SIM_GRAPHS_NONE))
+        sim_rule_broken(c, "moments",
+                        "evaluation is simulated with pipeline_schedule = 1f1b and without "
+                        "CUDA graphs");
+}
+
 /* Optimizer, meta device: Megatron-LM; deferred gradients: Megatron-Bridge. The others are what is
  * not simulated. */
 static void fsdp_is_possible(sim_rule_context_t *c)
@@ -685,6 +714,7 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
+    { "moments iterations framework use_megatron_fsdp use_torch_fsdp2 optimizer_cpu_offload model_type mtp_num_layers pipeline_schedule cuda_graph_impl dist_ckpt_optim_fully_reshardable distrib_optim_fully_reshardable_mem_efficient", "moments beside the steps are of Megatron's own data parallelism", moments_are_possible },
     { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "framework model_type expert_model_parallel_size normalization activation_func position_embedding_type rotary_percent add_bias_linear add_qkv_bias untie_embeddings_and_output_weights attention_dropout hidden_dropout", "torchtitan trains Llama-like models", sim_rule_titan_model },
     { "framework bf16 fp8 fp8_recipe fp4 compile_model enable_fsdp_float8_all_gather optimizer", "torchtitan trains in bf16 with AdamW", sim_rule_titan_training },

@@ -185,6 +185,13 @@ typedef enum {
                          SIM_TARGET_KV_DOWN | SIM_TARGET_KV_UP,
 } sim_target_t;
 
+/* run.moments, a set: what is played beside the training steps. */
+typedef enum {
+    SIM_MOMENT_CHECKPOINT_LOAD = 1 << 0,
+    SIM_MOMENT_EVALUATION = 1 << 1,
+    SIM_MOMENT_CHECKPOINT_SAVE = 1 << 2,
+} sim_run_moment_t;
+
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD, SIM_OPTIMIZER_MUON } sim_optimizer_t;
 
 /* data_parallel_sharding_strategy: what data parallel ranks share. */
@@ -447,6 +454,8 @@ typedef struct {
     sim_framework_t framework;
     sim_mode_t mode;
     uint64_t iterations;
+    uint32_t moments; /* set of sim_run_moment_t */
+    bool dist_ckpt_optim_fully_reshardable, distrib_optim_fully_reshardable_mem_efficient;
     uint64_t software_date; /* YYYYMMDD; 0 = the newest software */
 
     /* [sweep], in file order; commands that do not sweep say that they leave it out. */

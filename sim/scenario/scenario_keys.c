@@ -295,6 +295,13 @@ static const sim_choice_t attention_variants[] = {
     { "gated_delta_net", SIM_VARIANT_GDN }, { "gdn2", SIM_CHOICE_NOT_SIMULATED },
     { "dsa", SIM_CHOICE_NOT_SIMULATED },    { NULL, 0 },
 };
+static const sim_choice_t run_moments[] = {
+    { "none", 0 },
+    { "checkpoint_load", SIM_MOMENT_CHECKPOINT_LOAD },
+    { "evaluation", SIM_MOMENT_EVALUATION },
+    { "checkpoint_save", SIM_MOMENT_CHECKPOINT_SAVE },
+    { NULL, 0 },
+};
 static const sim_choice_t fp4_formats[] = {
     { "none", SIM_FP4_NONE },
     { "false", SIM_FP4_NONE },
@@ -739,6 +746,10 @@ static const sim_key_t keys[] = {
     CHOICE("run", framework, "megatron", frameworks, "program that trains: Megatron-LM (and Megatron-Bridge) or torchtitan"),
     CHOICE("run", mode, "stepped", modes, "how memory is played: step by step through the caching allocator, or live: the sum of what is alive alone, without what an allocator keeps"),
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
+    { .section = "run", .name = "moments", .type = SIM_KEY_SET, .offset = FIELD(moments),
+      .text = "none", .choices = run_moments, .doc = "what is played beside the steps: a checkpoint loaded before the first one, an evaluation and a checkpoint saved after the second" },
+    BOOL("run", dist_ckpt_optim_fully_reshardable, "false", "a saved checkpoint's optimizer state fits any layout: it is gathered over the data parallel ranks"),
+    BOOL("run", distrib_optim_fully_reshardable_mem_efficient, "false", "gathered in host memory instead of on the GPUs"),
     COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the versions of Megatron-LM, Transformer Engine, torchtitan and PyTorch, for what they changed"),
 };
 /* clang-format on */
