@@ -122,7 +122,7 @@ void sim_player_fini(sim_player_t *p);
 base_status_t sim_player_init_on(sim_player_t *p, const sim_scenario_t *scenario,
                                  const sim_place_t *place, sim_device_t *device, base_err_t *err);
 
-/* The same without allocator and device: what is played, but nothing to play it on. */
+/* The same without order, allocator and device: the chunks, but nothing to play them on. */
 base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *scenario,
                                       const sim_place_t *place, base_err_t *err);
 

@@ -155,8 +155,6 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
 {
     *p = (sim_player_t){ .scenario = s, .place = *place, .sharding = sim_sharding_of(s) };
     base_status_t status = sim_dims_init(&p->dims, s, err);
-    if (status == BASE_OK)
-        status = sim_player_order(s, place, &p->order, err);
     if (status != BASE_OK)
         return status;
     p->dims.moe.ep_rank = place->ep;
@@ -177,10 +175,17 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
     return BASE_OK;
 }
 
+static base_status_t init_with_order(sim_player_t *p, const sim_scenario_t *s,
+                                     const sim_place_t *place, base_err_t *err)
+{
+    base_status_t status = sim_player_init_program(p, s, place, err);
+    return status == BASE_OK ? sim_player_order(s, place, &p->order, err) : status;
+}
+
 base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
                               const sim_place_t *place, bool unlimited, base_err_t *err)
 {
-    base_status_t status = sim_player_init_program(p, scenario, place, err);
+    base_status_t status = init_with_order(p, scenario, place, err);
     sim_graphs_init(p);
     return status == BASE_OK ? init_memory(p, unlimited, err) : status;
 }
@@ -188,7 +193,7 @@ base_status_t sim_player_init(sim_player_t *p, const sim_scenario_t *scenario,
 base_status_t sim_player_init_on(sim_player_t *p, const sim_scenario_t *scenario,
                                  const sim_place_t *place, sim_device_t *device, base_err_t *err)
 {
-    base_status_t status = sim_player_init_program(p, scenario, place, err);
+    base_status_t status = init_with_order(p, scenario, place, err);
     p->device = device;
     p->fills = scenario->device_fill;
     if (status == BASE_OK)
