@@ -496,6 +496,10 @@ static void make_fsdp(maker_t *m)
 static void make_schedule(maker_t *m)
 {
     const sim_scenario_t *s = m->s;
+    if (s->num_experts > 0 && s->moe_grouped_gemm && s->peft_scheme == SIM_PEFT_NONE &&
+        s->transformer_impl == SIM_IMPL_TRANSFORMER_ENGINE && !s->use_megatron_fsdp &&
+        maybe(m, 30, "overlap_dispatch_backward_with_experts_wgrad", "true"))
+        return;
     if (m->pp == 1 || m->vpp > 1 || s->pipeline_model_parallel_layout != NULL ||
         s->hybrid_layer_pattern != NULL || s->use_megatron_fsdp ||
         s->peft_scheme != SIM_PEFT_NONE || s->mtp_num_layers > 0 ||

@@ -46,6 +46,20 @@ static uint64_t play(const sim_tape_t *tape, const sim_tape_tensors_t *of, uint6
     return bytes;
 }
 
+static void resolve(sim_scenario_t *s, const char *settings)
+{
+    base_diag_t diag;
+    base_diag_init(&diag);
+    sim_scenario_init(s);
+    set_all(s, base, &diag);
+    set_all(s, settings, &diag);
+    bool ok = sim_scenario_resolve(s, &diag) && diag.n == 0;
+    if (!ok)
+        printf("# %s: %s\n", settings, diag.text[0]);
+    CU_ASSERT_TRUE_FATAL(ok);
+    base_diag_fini(&diag);
+}
+
 typedef struct {
     uint64_t saved;   /* after the forward pass, its output included */
     uint64_t waiting; /* after the backward pass, without the gradient of the input */
@@ -61,16 +75,7 @@ static held_t held_on_stage(const char *settings, uint32_t stage)
     sim_chunk_t chunk;
     sim_persistent_t persistent = { 0 };
     base_err_t err;
-    base_diag_t diag;
-    base_diag_init(&diag);
-    sim_scenario_init(&s);
-    set_all(&s, base, &diag);
-    set_all(&s, settings, &diag);
-    bool ok = sim_scenario_resolve(&s, &diag) && diag.n == 0;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.text[0]);
-    CU_ASSERT_TRUE_FATAL(ok);
-    base_diag_fini(&diag);
+    resolve(&s, settings);
     CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
     sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, stage, 0), 0, &persistent);
     held_t held = { .borders = chunk.split.borders };
@@ -173,12 +178,60 @@ static void recompute_frees_nothing_of_it(void)
     expect("world_size=3 recompute_granularity=selective recompute_modules=core_attn", all);
 }
 
+/* Place of the last allocation or free of a tensor of that name in the backward pass. */
+static uint32_t place_of(const sim_chunk_t *chunk, const char *name, sim_op_kind_t kind)
+{
+    uint32_t place = UINT32_MAX;
+    for (uint32_t i = 0; i < chunk->backward.n_ops; i++) {
+        const sim_op_t *op = &chunk->backward.ops[i];
+        if (op->kind == kind && (kind == SIM_OP_ALLOC || kind == SIM_OP_FREE) &&
+            strcmp(chunk->of.tensors[op->tensor].name, name) == 0)
+            place = i;
+    }
+    CU_ASSERT_NOT_EQUAL(place, UINT32_MAX);
+    return place;
+}
+
+/* Operands of the experts' products, and unfused gradients, outlive the exchange of tokens, but not
+ * the permutation before it. */
+static void experts_wait_for_the_exchange(void)
+{
+    static const char moe[] =
+        "world_size=6 num_experts=8 moe_router_topk=2 moe_ffn_hidden_size=256 "
+        "expert_model_parallel_size=2 moe_grouped_gemm=true moe_token_dispatcher_type=alltoall "
+        "global_batch_size=2 pipeline_schedule=1f1b gradient_accumulation_fusion=false "
+        "overlap_dispatch_backward_with_experts_wgrad=";
+    static const char *const operands_of[] = { "act_out", "d_fc1_out", "weight_grads" };
+    for (int delays = 0; delays < 2; delays++) {
+        char settings[512];
+        sim_scenario_t s;
+        sim_dims_t d;
+        sim_chunk_t chunk;
+        sim_persistent_t persistent = { 0 };
+        snprintf(settings, sizeof(settings), "%s%s", moe, delays ? "true" : "false");
+        resolve(&s, settings);
+        CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, NULL), BASE_OK);
+        sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, 1, 0), 0, &persistent);
+        uint32_t exchange = place_of(&chunk, "d_permuted", SIM_OP_ALLOC);
+        uint32_t permutation = place_of(&chunk, "d_dispatched", SIM_OP_ALLOC);
+        for (int i = 0; i < 3; i++) {
+            uint32_t freed = place_of(&chunk, operands_of[i], SIM_OP_FREE);
+            CU_ASSERT_EQUAL(freed > exchange, delays);
+            CU_ASSERT_TRUE(freed < permutation);
+        }
+        sim_chunk_fini(&chunk);
+        sim_persistent_fini(&persistent);
+        sim_scenario_fini(&s);
+    }
+}
+
 static CU_TestInfo tests[] = {
     { "Transformer Engine keeps gathered operands", transformer_engine_keeps_gathered_operands },
     { "Megatron-LM's own linears keep their part of the input",
       own_linears_keep_their_part_of_the_input },
     { "quantised operands are smaller", quantised_operands_are_smaller },
     { "the output layer waits in the fork only", output_layer_waits_in_the_fork_only },
+    { "experts wait for the exchange", experts_wait_for_the_exchange },
     { "recompute frees nothing of it", recompute_frees_nothing_of_it },
     CU_TEST_INFO_NULL,
 };

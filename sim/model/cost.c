@@ -454,7 +454,8 @@ static part_t moe(const sim_cost_t *c, bool fp8, uint32_t layer)
     /* Permuting before and after the exchange, unpermuting the same way back. */
     double moved = 4 * touch(c, (double)(rows.sent + rows.expert) * (double)row_bytes);
     add_linear(&sum, (part_t){ .forward = moved, .backward = moved });
-    add_linear(&sum, experts(c, fp8, &rows));
+    part_t routed = experts(c, fp8, &rows);
+    add_linear(&sum, routed);
 
     double exchange;
     if (c->scenario->moe_token_dispatcher_type == SIM_DISPATCHER_ALLGATHER)
@@ -473,7 +474,11 @@ static part_t moe(const sim_cost_t *c, bool fp8, uint32_t layer)
     }
     bool overlap = c->scenario->moe_shared_expert_overlap;
     sum.forward_comm += exposed(2 * exchange, overlap ? shared.forward : 0);
-    sum.backward_comm += exposed(2 * exchange, overlap ? shared.backward : 0);
+    double beside = overlap ? shared.backward : 0;
+    /* The dispatch's way back also runs beside the gradients of the experts' weights. */
+    if (c->scenario->overlap_dispatch_backward_with_experts_wgrad)
+        beside += exchange < routed.weight ? exchange : routed.weight;
+    sum.backward_comm += exposed(2 * exchange, beside);
     return sum;
 }
 

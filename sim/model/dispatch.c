@@ -4,6 +4,7 @@
 #include "sim/model/moe.h"
 
 #include "sim/model/cuda_graph.h"
+#include "sim/model/weights.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -199,6 +200,7 @@ static sim_ref_t alltoall_in_backward(sim_model_t *m, sim_dispatch_save_t *save,
     if (shared != NULL)
         *d_shared_p = sim_shared_first_backward(m, shared);
     m->b->module = SIM_MOD_DISPATCH;
+    sim_experts_weights_compute(m);
     sim_cuda_graph_begin_preprocess_backward(m, hidden(m, rows.sent), rows.sent * d->prob_e);
     sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
     sim_forget(m, &save->map);
@@ -267,6 +269,7 @@ static sim_ref_t allgather_in_backward(sim_model_t *m, sim_dispatch_save_t *save
     sim_replace(m, &g, "d_gathered", hidden(m, rows.gathered));
     if (d->ep * d->etp > 1)
         sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
+    sim_experts_weights_compute(m);
     sim_cuda_graph_begin_preprocess_backward(m, m->d->hidden_bytes, table_bytes(m));
     sim_forget(m, &save->sort_map);
     sim_forget(m, &save->map);
@@ -390,6 +393,7 @@ static sim_ref_t flex_in_backward(sim_model_t *m, sim_dispatch_save_t *save, sim
         *d_shared_p = sim_shared_first_backward(m, shared);
     m->b->module = SIM_MOD_DISPATCH;
     sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
+    sim_experts_weights_compute(m);
     sim_cuda_graph_begin_preprocess_backward(m, m->d->hidden_bytes, flex_probs_bytes(m));
     sim_forget(m, &save->handle);
     sim_forget(m, &save->top_indices);

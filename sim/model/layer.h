@@ -25,6 +25,8 @@ typedef struct {
     sim_ref_t context, d_context;
     /* Gradients of weights that are left for a pass of their own; borrowed; NULL = none are. */
     struct sim_weights_later *later;
+    /* Those of a layer's experts, until its tokens are on their way back; borrowed; NULL = none. */
+    struct sim_weights_later *experts_later;
     bool has_units; /* tell of the units of fully sharded data parallelism */
     uint32_t graph; /* backward: the CUDA graph of the layer that is under way */
 } sim_model_t;

@@ -4,6 +4,7 @@
 #include "sim/model/moe.h"
 
 #include "sim/model/cuda_graph.h"
+#include "sim/model/weights.h"
 
 static bool recomputes(const sim_model_t *m, sim_recompute_module_t module)
 {
@@ -115,8 +116,12 @@ static sim_ref_t layer_backward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t 
         g = sim_linear_backward(m, &dims, &save->latent_out, g, "d_latent_out");
     }
     g = sim_dispatch_out_backward(m, &save->dispatch, g);
+    sim_weights_later_t later = { 0 };
+    sim_experts_weights_begin(m, &later);
     g = sim_experts_backward(m, &save->experts, g, sim_moe_rows(m->s, m->d, m->b->layer).expert);
+    sim_experts_weights_end(m);
     g = sim_dispatch_in_backward(m, &save->dispatch, g, shared, &d_shared);
+    sim_weights_later_fini(&later);
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_in_dims(m);
         g = sim_linear_backward(m, &dims, &save->latent_in, g, "d_latent_in");

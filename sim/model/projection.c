@@ -360,7 +360,10 @@ sim_ref_t sim_linear_backward(sim_model_t *m, const sim_linear_dims_t *d, sim_li
     sim_linear_forget(m, save);
     sim_drop(m->b, full);
     done_with_d_out(m, &work, &o, d_out);
-    sim_drop(m->b, wgrad);
+    if (d->n_weights > 0)
+        sim_weight_operand(m, &work, wgrad);
+    else
+        sim_drop(m->b, wgrad);
     sim_weight_later(m, &work);
     return dx;
 }

@@ -54,6 +54,8 @@ void sim_weight_later(sim_model_t *m, const sim_weight_work_t *work)
 void sim_weights_compute(sim_model_t *m)
 {
     sim_weights_later_t *later = m->later;
+    uint16_t layer = m->b->layer;
+    uint8_t module = m->b->module;
     for (uint32_t i = 0; i < later->n; i++) {
         const sim_weight_work_t *work = &later->works[i];
         m->b->layer = work->layer;
@@ -66,8 +68,34 @@ void sim_weights_compute(sim_model_t *m)
         for (uint32_t k = 0; k < work->n_operands; k++)
             sim_drop(m->b, work->operands[k]);
     }
-    m->b->layer = SIM_NO_LAYER;
+    m->b->layer = layer;
+    m->b->module = module;
     later->n = 0;
+}
+
+void sim_experts_weights_begin(sim_model_t *m, sim_weights_later_t *later)
+{
+    if (!m->s->overlap_dispatch_backward_with_experts_wgrad)
+        return;
+    assert(m->later == NULL);
+    m->later = later;
+}
+
+void sim_experts_weights_end(sim_model_t *m)
+{
+    if (!m->s->overlap_dispatch_backward_with_experts_wgrad)
+        return;
+    m->experts_later = m->later;
+    m->later = NULL;
+}
+
+void sim_experts_weights_compute(sim_model_t *m)
+{
+    if (m->experts_later == NULL)
+        return;
+    m->later = m->experts_later;
+    sim_weights_compute(m);
+    m->later = m->experts_later = NULL;
 }
 
 void sim_weights_later_fini(sim_weights_later_t *later)

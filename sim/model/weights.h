@@ -3,10 +3,11 @@
  *
  * Transformer Engine's linears keep the two operands of the product as they are then, gathered and
  * quantised (TransformerEngine 2.20 pytorch/module/{linear,layernorm_linear,grouped_linear}.py,
- * wgrad_store.put()). Megatron-LM's own linears in sail-sg's fork keep their input as it was saved
- * and gather it again, and the output layer is one of them (tensor_parallel/layers.py,
- * WeightGradStore.put()). Gradients of norms, biases, routers and the embedding are computed in the
- * backward pass, and with Transformer Engine that of the output layer, which is Megatron-LM's. */
+ * wgrad_store.put()), and a grouped one the gradients too. Megatron-LM's own linears in sail-sg's
+ * fork keep their input as it was saved and gather it again, and the output layer is one of them
+ * (tensor_parallel/layers.py, WeightGradStore.put()). Gradients of norms, biases, routers and the
+ * embedding are computed in the backward pass, and with Transformer Engine that of the output
+ * layer, which is Megatron-LM's. */
 #ifndef SIM_MODEL_WEIGHTS_H
 #define SIM_MODEL_WEIGHTS_H
 
@@ -52,6 +53,13 @@ void sim_weight_later(sim_model_t *m, const sim_weight_work_t *work);
 
 /* Write the products that wait to the tape. */
 void sim_weights_compute(sim_model_t *m);
+
+/* overlap_dispatch_backward_with_experts_wgrad: from begin to end grouped linears leave their
+ * gradients of weights, which are computed beside the backward pass of the tokens' dispatch
+ * (moe/moe_layer.py, _RegisterDelayedWgradForExperts). Nothing happens without it. */
+void sim_experts_weights_begin(sim_model_t *m, sim_weights_later_t *later);
+void sim_experts_weights_end(sim_model_t *m);
+void sim_experts_weights_compute(sim_model_t *m);
 
 void sim_weights_later_fini(sim_weights_later_t *later);
 

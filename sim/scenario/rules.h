@@ -63,6 +63,7 @@ void sim_rule_keys_are_of_the_framework(sim_rule_context_t *context);
 
 /* Rules of pipeline schedules. */
 void sim_rule_backward_can_be_split(sim_rule_context_t *context);
+void sim_rule_experts_can_be_delayed(sim_rule_context_t *context);
 
 /* Rules of adapters. */
 void sim_rule_adapters_can_be_split(sim_rule_context_t *context);

@@ -73,6 +73,27 @@ static void the_rest_is_simulated(sim_rule_context_t *c)
         sim_rule_broken(c, key, "does not go with overlap_p2p_communication_warmup_flush = true");
 }
 
+/* Megatron-LM extensions/transformer_engine.py, TEGroupedLinear: no other linear is asked to delay.
+ */
+void sim_rule_experts_can_be_delayed(sim_rule_context_t *c)
+{
+    static const char delay[] = "overlap_dispatch_backward_with_experts_wgrad";
+    const sim_scenario_t *s = c->s;
+    if (!s->overlap_dispatch_backward_with_experts_wgrad)
+        return;
+    if (s->num_experts == 0 || !s->moe_grouped_gemm ||
+        s->transformer_impl != SIM_IMPL_TRANSFORMER_ENGINE)
+        sim_rule_broken(c, delay,
+                        "needs num_experts, moe_grouped_gemm = true and transformer_impl = "
+                        "transformer_engine");
+    if (sim_schedule_splits(s->pipeline_schedule))
+        sim_rule_broken(c, delay, "is for pipeline_schedule = 1f1b");
+    if (s->peft_scheme != SIM_PEFT_NONE)
+        sim_rule_broken(c, delay, "is not simulated with adapters");
+    if (s->use_megatron_fsdp)
+        sim_rule_broken(c, delay, "is not simulated with use_megatron_fsdp = true");
+}
+
 void sim_rule_backward_can_be_split(sim_rule_context_t *c)
 {
     if (!sim_schedule_splits(c->s->pipeline_schedule))

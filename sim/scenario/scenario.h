@@ -286,6 +286,7 @@ typedef struct {
     uint64_t moe_latent_size;                     /* 0 = none */
     bool use_fused_weighted_squared_relu;
     bool moe_shared_expert_overlap, moe_shared_expert_gate;
+    bool overlap_dispatch_backward_with_experts_wgrad;
     char *moe_layer_freq; /* "1", "2", "[0]*3+[1]*58"; NULL = 1 */
     sim_dispatcher_t moe_token_dispatcher_type;
     sim_flex_t moe_flex_dispatcher_backend;

@@ -500,6 +500,7 @@ static const sim_key_t keys[] = {
     COUNT("moe", moe_shared_expert_intermediate_size, "0", 0, MAX_WIDTH, NULL, "no shared expert", "width of all shared experts together"),
     COUNT("moe", moe_latent_size, "0", 0, MAX_WIDTH, NULL, "experts see the hidden size", "width to which tokens are projected before they are dispatched"),
     BOOL("moe", use_fused_weighted_squared_relu, "false", "squared_relu and the weights of tokens in one function; needs grouped GEMMs without bias"),
+    BOOL("moe", overlap_dispatch_backward_with_experts_wgrad, "false", "gradients of the experts' weights are computed beside the backward pass of the dispatch"),
     BOOL("moe", moe_shared_expert_overlap, "false", "shared experts run beside the dispatcher"),
     BOOL("moe", moe_shared_expert_gate, "false", "gate on the shared experts' output"),
     TEXT("moe", moe_layer_freq, "1", "which layers have experts: every N-th from the first, or a list such as [0]*3+[1]*58"),
