@@ -6,6 +6,7 @@
 #include "sim/base/xmem.h"
 #include "sim/engine/player.h"
 #include "sim/model/cost.h"
+#include "sim/model/host.h"
 
 #include <stdlib.h>
 
@@ -22,7 +23,9 @@ typedef struct {
     sim_order_t order;
     size_t cursor;
     uint64_t now_ns, wait_ns, busy_ns, comm_ns;
-    sim_pass_cost_t *costs;         /* by chunk; owned */
+    uint64_t host_ns, launch_ns; /* the host has started all so far; the GPU stood still for it */
+    sim_pass_cost_t *costs;      /* by chunk; owned */
+    sim_host_cost_t *host_costs; /* by chunk; owned */
     uint64_t *ready_ns, *begins_ns; /* by chunk: end and begin of its last backward so far; owned */
     uint64_t grad_sync_ns, optimizer_ns, param_gather_ns;
 } actor_t;
@@ -145,13 +148,28 @@ static pass_time_t time_of(const sim_pass_cost_t *cost, const sim_step_t *step)
     return (pass_time_t){ cost->backward, cost->backward_comm, SIM_SPAN_BACKWARD };
 }
 
+/* Weight gradients that are left for later are few kernels, started from a queue. */
+static uint64_t host_time_ns(const sim_host_cost_t *host, const sim_step_t *step)
+{
+    if (step->kind == SIM_STEP_WEIGHT_GRAD)
+        return 0;
+    return to_ns(step->kind == SIM_STEP_FORWARD ? host->forward : host->backward);
+}
+
 static void run_pass(step_clock_t *c, actor_t *a, const sim_step_t *step)
 {
     pass_time_t time = time_of(&a->costs[step->chunk], step);
+    uint64_t host_ns = host_time_ns(&a->host_costs[step->chunk], step);
     uint64_t begin = a->now_ns;
     a->now_ns += to_ns(time.seconds);
     a->busy_ns += a->now_ns - begin;
     a->comm_ns += to_ns(time.comm);
+    /* The host runs ahead of the GPU, but the last kernel cannot end before it is started. */
+    a->host_ns += host_ns;
+    if (a->host_ns > a->now_ns) {
+        a->launch_ns += a->host_ns - a->now_ns;
+        a->now_ns = a->host_ns;
+    }
     if (step->kind != SIM_STEP_FORWARD) {
         a->begins_ns[step->chunk] = begin;
         a->ready_ns[step->chunk] = a->now_ns;
@@ -163,6 +181,14 @@ static bool is_pass(const sim_step_t *step)
 {
     return step->kind == SIM_STEP_FORWARD || step->kind == SIM_STEP_BACKWARD ||
            step->kind == SIM_STEP_WEIGHT_GRAD;
+}
+
+/* Messages that do not overlap are waited for by the host: batch_p2p_sync of Megatron-LM's
+ * p2p_communication.py. */
+static void synchronize_host(const step_clock_t *c, actor_t *a)
+{
+    if (!c->s->overlap_p2p_communication && a->host_ns < a->now_ns)
+        a->host_ns = a->now_ns;
 }
 
 static void wait_until(step_clock_t *c, actor_t *a, const sim_step_t *step, uint64_t ns)
@@ -208,6 +234,7 @@ static bool run_message(step_clock_t *c, actor_t *a, const sim_step_t *step)
                                      .sent_ns = m->sent_ns,
                                      .arrived_ns = ns });
         wait_until(c, a, step, ns);
+        synchronize_host(c, a);
         return true;
     }
     default: {
@@ -372,9 +399,10 @@ static void finish(step_clock_t *c)
         t->optimizer_ns += a->optimizer_ns / c->pp;
         t->param_gather_ns += a->param_gather_ns / c->pp;
         t->compute_ns += (a->busy_ns - a->comm_ns) / c->pp;
+        t->launch_ns += a->launch_ns / c->pp;
     }
-    t->bubble_ns = t->step_ns - t->compute_ns - t->exposed_comm_ns - t->grad_sync_ns -
-                   t->optimizer_ns - t->param_gather_ns;
+    t->bubble_ns = t->step_ns - t->compute_ns - t->launch_ns - t->exposed_comm_ns -
+                   t->grad_sync_ns - t->optimizer_ns - t->param_gather_ns;
 }
 
 static void rates(step_clock_t *c)
@@ -427,11 +455,13 @@ static base_status_t init_actor(step_clock_t *c, uint32_t pp_rank, base_err_t *e
     a->config = sim_player_order_config(c->s, &place);
     a->config.plan = sim_schedule_splits(c->s->pipeline_schedule) ? &c->plan : NULL;
     a->costs = base_xcalloc(c->vpp, sizeof(*a->costs));
+    a->host_costs = base_xcalloc(c->vpp, sizeof(*a->host_costs));
     a->ready_ns = base_xcalloc(c->vpp, sizeof(*a->ready_ns));
     a->begins_ns = base_xcalloc(c->vpp, sizeof(*a->begins_ns));
     for (uint32_t i = 0; i < c->vpp; i++) {
         const topo_chunk_t *chunk = topo_stages_chunk(&c->s->stages, pp_rank, i);
         a->costs[i] = sim_cost_pass(&c->cost, chunk);
+        a->host_costs[i] = sim_host_pass(c->s, chunk);
         add_sharding(c, &a->costs[i], elements_of(c, chunk));
     }
     return sim_order_init(&a->order, &a->config, err);
@@ -443,6 +473,7 @@ static void fini(step_clock_t *c)
         actor_t *a = &c->actors[r];
         sim_order_fini(&a->order);
         free(a->costs);
+        free(a->host_costs);
         free(a->ready_ns);
         free(a->begins_ns);
     }

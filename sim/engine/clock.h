@@ -46,8 +46,10 @@ typedef struct {
     uint32_t n_pipeline_ranks;
     /* Parts of the step, mean over the pipeline ranks; they add up to step_ns. exposed_comm_ns is
      * what tensor, expert and context parallelism send in passes with nothing to hide it;
-     * bubble_ns is waiting for other pipeline ranks. */
-    uint64_t compute_ns, exposed_comm_ns, grad_sync_ns, optimizer_ns, param_gather_ns, bubble_ns;
+     * launch_ns is waiting for the host, which starts the kernels; bubble_ns is waiting for other
+     * pipeline ranks. */
+    uint64_t compute_ns, exposed_comm_ns, launch_ns;
+    uint64_t grad_sync_ns, optimizer_ns, param_gather_ns, bubble_ns;
     double bubble_fraction; /* bubble_ns / step_ns */
     double tokens_per_s;    /* of the whole job */
     double tflops_per_s;    /* model FLOPs a second and GPU, recomputation not counted, 1e12 */

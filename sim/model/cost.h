@@ -2,7 +2,7 @@
  * How long the passes of a model chunk take on one GPU: a roofline. Each matrix product lasts as
  * long as its FLOPs at the GPU's attainable rate or its bytes at the memory's, whichever is more;
  * everything else lasts as long as its bytes. Communication of tensor, expert and context
- * parallelism counts where nothing hides it. The host is taken to be fast enough. */
+ * parallelism counts where nothing hides it. What the host needs is in sim/model/host.h. */
 #ifndef SIM_MODEL_COST_H
 #define SIM_MODEL_COST_H
 

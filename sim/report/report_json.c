@@ -406,6 +406,7 @@ static json_t *time_json(const sim_step_time_t *t)
     set_uint(time, "step_ns", t->step_ns);
     set_uint(time, "compute_ns", t->compute_ns);
     set_uint(time, "exposed_comm_ns", t->exposed_comm_ns);
+    set_uint(time, "launch_ns", t->launch_ns);
     set_uint(time, "grad_sync_ns", t->grad_sync_ns);
     set_uint(time, "optimizer_ns", t->optimizer_ns);
     set_uint(time, "param_gather_ns", t->param_gather_ns);

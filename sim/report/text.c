@@ -54,6 +54,9 @@ static void print_time(const sim_report_t *r, FILE *out)
             (double)t->step_ns / 1e9, t->tokens_per_s, t->tflops_per_s, 100 * t->mfu);
     if (t->n_pipeline_ranks > 1)
         fprintf(out, ", bubble %.0f %%", 100 * t->bubble_fraction);
+    if (t->launch_ns > t->step_ns / 100)
+        fprintf(out, "\nthe GPU waits for its host %.0f %% of the time",
+                100 * (double)t->launch_ns / (double)t->step_ns);
     fprintf(out, "\n\n");
 }
 

@@ -411,6 +411,7 @@ typedef struct {
     bool device_fill;              /* host, cuda: every buffer is written to */
     char *cublas_workspace_config; /* text of CUBLAS_WORKSPACE_CONFIG, NULL = not set */
     double compute_efficiency;     /* for the time estimate; 0 = measured on GPUs of its kind */
+    uint64_t host_us_per_layer;    /* for the time estimate; 0 = measured on hosts of its kind */
 
     bool estimate_outside; /* when reserved_outside_bytes is 0 */
 

@@ -677,6 +677,7 @@ static const sim_key_t keys[] = {
     { .section = "device", .name = "fill", .type = SIM_KEY_BOOL, .offset = FIELD(device_fill), .text = "false",
       .own_section = true, .doc = "with backend = host or cuda: write to all bytes of a buffer when it is allocated, on its stream" },
     REAL("device", compute_efficiency, "0", "part of the peak rate that large matrix products reach, for the time estimate; 0: as measured on GPUs of its kind"),
+    COUNT("device", host_us_per_layer, "0", 0, 1000000, "us", "as measured on hosts of its kind", "time in which the host starts the kernels of a dense layer in 16 bits, forward and backward, for the time estimate"),
     TEXT("device", cublas_workspace_config, NULL, "text of CUBLAS_WORKSPACE_CONFIG; :4096:8 with deterministic_mode"),
 
     /* [cluster] */
