@@ -211,6 +211,8 @@ static void hosts_matter(void)
     sim_step_time_t full = time_of(tiny, "host_us_per_layer=4000 recompute_granularity=full "
                                          "recompute_method=uniform recompute_num_layers=1");
     CU_ASSERT_TRUE(fabs((double)full.step_ns / (double)slow.step_ns - 1.5) < 0.05);
+    sim_step_time_t graphs = time_of(tiny, "cuda_graph_impl=local host_us_per_layer=4000");
+    CU_ASSERT_EQUAL(graphs.launch_ns, 0);
     sim_step_time_t large = time_of(llama3_70b, "host_us_per_layer=100");
     CU_ASSERT_EQUAL(large.launch_ns, 0);
 }

@@ -40,6 +40,20 @@ static double layer_seconds(const layer_time_t *time, bool has_experts, bool is_
     return ((has_experts ? time->experts_ms : time->dense_ms) + more) * 1e-3;
 }
 
+/* What CUDA graphs leave of a layer's time: nothing of whole layers, of which one launch remains;
+ * attention and the MLP or the experts are taken for a half each, parts of these for nothing. */
+static double left_by_graphs(const sim_scenario_t *s)
+{
+    uint32_t modules = s->cuda_graph_modules;
+    if (s->cuda_graph_impl == SIM_GRAPHS_NONE)
+        return 1;
+    if (s->cuda_graph_impl == SIM_GRAPHS_FULL_ITERATION || modules == 0)
+        return 0;
+    bool has_attention = modules & SIM_CUDA_GRAPH_ATTN;
+    bool has_rest = modules & (SIM_CUDA_GRAPH_MLP | SIM_CUDA_GRAPH_MOE);
+    return 1 - 0.5 * has_attention - 0.5 * has_rest;
+}
+
 static bool is_recomputed(const sim_scenario_t *s, uint32_t index_in_chunk)
 {
     if (s->recompute_granularity != SIM_RECOMPUTE_FULL)
@@ -55,6 +69,7 @@ sim_host_cost_t sim_host_pass(const sim_scenario_t *s, const topo_chunk_t *chunk
         uint32_t layer = chunk->first_layer + i;
         bool has_experts = s->num_experts > 0 && s->layer_is_moe[layer];
         double half = layer_seconds(&times, has_experts, sim_layer_is_quantized(s, layer)) / 2;
+        half *= left_by_graphs(s);
         cost.forward += half;
         cost.backward += is_recomputed(s, i) ? 2 * half : half;
     }
