@@ -622,7 +622,11 @@ static base_status_t end_comm(coll_nccl_real_t *r, void *comm, const char *name,
         else
             status = wait_comm(r, comm, what, err);
     }
-    bool is_forced = r->has_failed || status != BASE_OK;
+    if (status != BASE_OK) { /* the others may wait for this end, too */
+        r->has_failed = true;
+        coll_world_alarm(r->setup.world);
+    }
+    bool is_forced = r->has_failed;
     int error = is_forced ? r->api.ncclCommAbort(comm) : r->api.ncclCommDestroy(comm);
     if (error != 0 && !is_forced) {
         status = nccl_failed(r, "ncclCommDestroy", error, err);

@@ -104,6 +104,8 @@ check "the page has it" sh -c '"$0" job.ini --set device.backend=host --set devi
   grep -q "\"backend\": *\"host\"" p.html' "$MBSIM"
 
 # ---- GPUs ----
+# Communicators take nothing here, so that all that GPUs give is the ranks'; t_nccl.sh is about them.
+export STANDIN_NCCL_BYTES=0 STANDIN_NCCL_USE_BYTES=0
 if "$MBSIM" --version | grep -q 'CUDA none'; then
   expect "a build without CUDA says so" 1 'backend = cuda: this mbsim was built --without-cuda' on cuda
   done_testing
@@ -192,12 +194,12 @@ check "what the GPU takes beyond the account is a difference" json \
 
 # ---- memory that runs out in the middle, calls that fail ----
 for conf in '' expandable_segments:True; do
-  call=cudaMalloc
-  [ -z "$conf" ] || call=cuMemCreate
+  call=cudaMalloc at=92 # the first 72 are for communicators
+  [ -z "$conf" ] || { call=cuMemCreate at=20; }
   rm -f report
   fails "out of memory in the middle is a result ($call)" 3 \
     'the device had no more, though it fits by the model: .* for ' \
-    with STANDIN_DEVICES=4 STANDIN_REPORT=report STANDIN_FAIL_CALL=$call STANDIN_FAIL_AT=20 \
+    with STANDIN_DEVICES=4 STANDIN_REPORT=report STANDIN_FAIL_CALL=$call STANDIN_FAIL_AT=$at \
     STANDIN_FAIL_CODE=2 STANDIN_FAIL_FOR=100000 gpu --set "allocator.conf=$conf"
   expect "and everything is given back" 0 ' leaks=0 misuses=0 ' cat report
 done
@@ -209,7 +211,7 @@ fails "an error of one process at the start ends all" 1 'process 3 on .*cuDevice
   gpus 4 --set device.ranks_per_gpu=4
 
 # every_call CONF CODE: the small job with the n-th call failing, n = 1, 2, ... until none does.
-# A failing call of NVML leaves a note, and one for lack of memory may be a result; all others are
+# A failing call of NVML leaves a note, NCCL that does not load the model in its place, and one for lack of memory may be a result; all others are
 # an error in one line, and nothing is left but what could not be given back.
 every_call() {
   n=1
@@ -223,7 +225,7 @@ every_call() {
     read -r calls rest < report
     [ "${calls#calls=}" -ge "$n" ] || break
     case $rc in
-    0) jq -e '.device | .pools[0].note != "" or .ranks[0].n_alloc_retries > 0' tiny.json > /dev/null || { echo "call $n: not noticed"; return 1; } ;;
+    0) jq -e '.device | .pools[0].note != "" or .ranks[0].n_alloc_retries > 0 or .communicators.why_not != null' tiny.json > /dev/null || { echo "call $n: not noticed"; return 1; } ;;
     1) [ "$(wc -l < tiny.err)" -eq 1 ] || { cat tiny.err; return 1; } ;;
     3) [ "$2" = 2 ] || { echo "call $n: $rc"; return 1; } ;;
     *) echo "call $n: exit code $rc"; cat tiny.err; return 1 ;;

@@ -39,7 +39,7 @@ check "ranks that share a GPU: the model stands in" \
 
 on 1 > one.txt
 check "every rank makes and uses its communicators" sh -c '
-  [ "$(grep -c "^rank [0-3]: world of 4, creation: model 241172480, real 33554432$" one.txt)" = 4 ]'
+  [ "$(grep -c "^rank [0-3]: mp of 4, creation: model 241172480, real 33554432$" one.txt)" = 4 ]'
 check "the first use of a function is measured, the second takes nothing" sh -c '
   grep -q "^rank 3: tp of 2, all-reduce: model 0, real 12582912$" one.txt &&
   grep -q "^rank 3: tp of 2, all-reduce: model 0, real 0$" one.txt'
@@ -59,6 +59,65 @@ done
 on 4 model.preset=mixtral-8x7b parallel.expert_model_parallel_size=4 \
   parallel.tensor_model_parallel_size=1 parallel.pipeline_model_parallel_size=1 > many.txt 2> many.err
 check "an all-to-all of experts" sh -c 'grep -q "^rank 3: ep of 4, all-to-all: model 1207959552, real " many.txt && [ ! -s many.err ] || { cat many.txt many.err; false; }'
+
+# ---- in a run ----
+cat > job.ini << 'INI'
+[model]
+num_layers = 4
+hidden_size = 512
+num_attention_heads = 8
+vocab_size = 32000
+[parallel]
+world_size = 4
+pipeline_model_parallel_size = 2
+[train]
+micro_batch_size = 1
+global_batch_size = 8
+seq_length = 512
+[precision]
+bf16 = true
+[device]
+gpu = h100-80gb-sxm
+backend = cuda
+INI
+# run N ARGUMENTS...: mbsim in N processes on the stand-in.
+run() {
+  run_n=$1
+  shift
+  rm -f "$STANDIN_SHARED"
+  LD_LIBRARY_PATH=$standin mpi "$run_n" "$MBSIM" job.ini "$@"
+}
+run 4 --json run.json > run.txt 2> run.err
+check "a run measures its communicators, and nothing leaks" test $? -eq 0 -a ! -s run.err
+check "text: model, device, difference of the worst rank" grep -q \
+  '^  pp, 2 ranks, send/receive  *384.0 MiB    24.00 MiB   -360.0 MiB$' run.txt
+check "text: the first comes with the kernels" grep -q \
+  "^  world, 4 ranks, creation and NCCL's kernels  *572.0 MiB    32.00 MiB   -540.0 MiB\$" run.txt
+check "JSON: every step of every rank" jq -e '.device.communicators | .is_measured and
+  .nccl_version == "2.28.9" and ([.steps[].rank] | unique) == [0, 1, 2, 3] and
+  ([.steps[] | select(.rank == 3 and .step == "creation") | .device_bytes] | unique) == [33554432] and
+  (.steps[] | select(.rank == 0 and .communicator == "world" and .step == "all-reduce") |
+    .model_bytes == 301989888 and .device_bytes == 12582912)' run.json
+check "the ranks get what the communicators leave" jq -e \
+  'all(.device.pools[]; .free_bytes + .used_before_bytes == .total_bytes and .left_bytes == 0)' run.json
+check "the processes are bound to the GPUs' places" jq -e '[.placement.hosts[0].processes[].bus] ==
+  ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0"]' run.json
+STANDIN_DEVICES=1 run 4 --set device.ranks_per_gpu=4 --json one.json > one_gpu.txt 2> one_gpu.err
+check "ranks on one GPU: the report says that the model stands in" grep -q \
+  "^NCCL's communicators are the model's: ranks 0 and 1 share the GPU 0000:01:00.0 of .*" one_gpu.txt
+check "JSON says so" jq -e '.device.communicators | (.is_measured | not) and .steps == [] and
+  .nccl_version == null and (.why_not | startswith("ranks 0 and 1 share"))' one.json
+run 2 --ranks 0,1 > some.txt
+check "some of the ranks: the model stands in" grep -q 'not all ranks are played (--ranks)' some.txt
+STANDIN_FAIL_RANK=2 STANDIN_FAIL_CALL=ncclCommInitRankConfig STANDIN_FAIL_AT=2 STANDIN_LENIENT=1 \
+  run 4 > failed.txt 2> failed.err
+check "an error inside NCCL: one message, exit code 1" sh -c '[ $1 -eq 1 ] && [ ! -s failed.txt ] &&
+  [ "$(grep -c "^mbsim: NCCL: process 2 on .*: ncclCommInitRankConfig: unknown" failed.err)" -eq 1 ] &&
+  ! grep -q leaked failed.err || { cat failed.err; false; }' sh $?
+STANDIN_FAIL_RANK=1 STANDIN_FAIL_CALL=ncclCommFinalize STANDIN_FAIL_AT=2 STANDIN_LENIENT=1 \
+  run 4 > failed.txt 2> failed.err
+check "an error at their end, too" sh -c '[ $1 -eq 1 ] && ! grep -q leaked failed.err &&
+  grep -q "^mbsim: process 1 on .*: NCCL: ncclCommFinalize: unknown" failed.err || { cat failed.err; false; }' sh $?
 
 # ---- every call fails once ----
 

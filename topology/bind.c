@@ -107,12 +107,11 @@ static base_status_t find_near(host_t *h, uint32_t place, uint32_t n, const char
         near = object_of_bus(h->topology, seat->bus);
     } else {
         near = node_of_share(h->topology, place, n);
+        snprintf(seat->bus, sizeof(seat->bus), "%s", bus != NULL ? bus : "");
         snprintf(h->near_text, sizeof(h->near_text), "NUMA node %u",
                  near != NULL ? near->os_index : 0);
     }
     topo_node_fini(&node);
-    if (seat->bus[0] == '\0' && bus != NULL)
-        return base_err_set(err, BASE_ERR_INVAL, "hwloc sees no GPU at %.20s", bus);
     if (near == NULL)
         return base_err_set(err, BASE_ERR_IO, "hwloc does not say what is near %s", h->near_text);
     hwloc_bitmap_copy(h->near, near->cpuset);

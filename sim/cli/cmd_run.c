@@ -129,6 +129,8 @@ static base_status_t play_job(const sim_scenario_t *scenario, const sim_job_opti
     return status;
 }
 
+/* `placement` is where the processes were bound before, NULL = nowhere; with backend = cuda they
+ * are bound when their GPUs are known. */
 static int play(const sim_scenario_t *scenario, const sim_options_t *options,
                 const bool *is_skipped, const coll_placement_t *placement)
 {
@@ -139,7 +141,8 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
     sim_progress_init(&progress, options, "run", "kinds of rank");
     sim_job_options_t job_options = { .is_skipped = is_skipped,
                                       .progress = sim_progress_show,
-                                      .progress_arg = &progress };
+                                      .progress_arg = &progress,
+                                      .bind = sim_cli_bind(options, COLL_BIND_TRY) };
     coll_world_t *world = sim_launcher_world();
     bool is_real = scenario->backend != SIM_BACKEND_SYNTHETIC;
     base_status_t status = play_job(scenario, &job_options, &job, &real, &err);
@@ -147,6 +150,11 @@ static int play(const sim_scenario_t *scenario, const sim_options_t *options,
     if (status != BASE_OK)
         return fail(&err);
     int code = 0;
+    if (real.placement.n > 0) {
+        placement = &real.placement;
+        sim_cli_warn_unbound(usage.command, placement);
+        sim_cli_warn_split(scenario, placement);
+    }
     if (coll_world_process(world) == 0)
         code = report(scenario, &job, is_real ? &real : NULL, options, is_skipped, placement);
     sim_job_fini(&job);
@@ -206,10 +214,11 @@ static int share_gpus(uint32_t n_gpus)
 static int place_and_play(const sim_scenario_t *scenario, const sim_options_t *options,
                           const bool *is_skipped)
 {
-    coll_bind_t bind = sim_cli_bind(
-        options, scenario->backend == SIM_BACKEND_CUDA ? COLL_BIND_TRY : COLL_BIND_NONE);
+    coll_bind_t bind = sim_cli_bind(options, COLL_BIND_NONE);
     coll_placement_t placement = { .n = 0 };
-    int code = bind != COLL_BIND_NONE ? sim_cli_place(usage.command, bind, &placement) : 0;
+    int code = 0;
+    if (bind != COLL_BIND_NONE && scenario->backend != SIM_BACKEND_CUDA)
+        code = sim_cli_place(usage.command, bind, &placement);
     if (code != 0)
         return code;
     if (placement.n > 0)

@@ -24,13 +24,17 @@ int sim_cli_place(const char *command, coll_bind_t bind, coll_placement_t *place
         base_log(BASE_LOG_ERROR, "%s: --bind: %s", command, err.text);
         return 1;
     }
-    for (uint32_t i = 0; bind == COLL_BIND_TRY && i < placement_p->n; i++) {
-        const coll_placed_t *process = &placement_p->processes[i];
+    return 0;
+}
+
+void sim_cli_warn_unbound(const char *command, const coll_placement_t *placement)
+{
+    for (uint32_t i = 0; i < placement->n; i++) {
+        const coll_placed_t *process = &placement->processes[i];
         if (process->trouble[0] != '\0')
             base_log(BASE_LOG_WARN, "%s: process %" PRIu32 " on %s is not bound: %s", command, i,
                      process->host, process->trouble);
     }
-    return 0;
 }
 
 coll_network_t sim_cli_network(const sim_scenario_t *s)

@@ -11,9 +11,12 @@
 /* What --bind says; auto is `otherwise`. */
 coll_bind_t sim_cli_bind(const sim_options_t *options, coll_bind_t otherwise);
 
-/* Everybody together, after the GPUs have been shared out or without that. Warns of processes that
- * are left unbound. 0, or the exit code after a message. */
+/* Everybody together, after the GPUs have been shared out or without that. 0, or the exit code
+ * after a message. */
 int sim_cli_place(const char *command, coll_bind_t bind, coll_placement_t *placement_p);
+
+/* Process 0: a warning for each process that could not be bound. */
+void sim_cli_warn_unbound(const char *command, const coll_placement_t *placement);
 
 /* The scenario's network. */
 coll_network_t sim_cli_network(const sim_scenario_t *scenario);

@@ -48,6 +48,10 @@ static void describe(const sim_scenario_t *scenario, const coll_nccl_real_t *rea
         s->at = plan->steps[steps[i].index].at;
         s->model_bytes = steps[i].model_bytes;
         s->real_bytes = steps[i].real_bytes;
+        s->has_kernels = i == 0 || steps[i].rank != steps[i - 1].rank;
+        if (s->has_kernels)
+            s->model_bytes +=
+                coll_nccl_process_bytes(scenario->gpu_p->sm, scenario->gpu_p->n_sms).bytes;
     }
 }
 

@@ -13,6 +13,7 @@ typedef struct {
     uint32_t n_ranks;          /* in it */
     const char *what;          /* "creation", "all-gather", ... */
     coll_moment_t at;
+    bool has_kernels; /* the first of its rank, with which NCCL's kernels come */
     uint64_t model_bytes;
     int64_t real_bytes;
 } sim_comm_step_t;

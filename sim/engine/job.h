@@ -3,6 +3,7 @@
 #ifndef SIM_ENGINE_JOB_H
 #define SIM_ENGINE_JOB_H
 
+#include "collectives/placement.h"
 #include "collectives/world.h"
 #include "sim/engine/classes.h"
 #include "sim/engine/simulate.h"
@@ -13,6 +14,7 @@ typedef struct {
     /* Called now and then, on every process for its own share; NULL = never. */
     void (*progress)(uint64_t n_done, uint64_t n_todo, void *arg);
     void *progress_arg;
+    coll_bind_t bind; /* of processes near their GPU, with backend = cuda */
 } sim_job_options_t;
 
 typedef struct {

@@ -22,6 +22,10 @@ typedef struct {
     int *ordinals;        /* of the GPUs, by store; owned */
     uint64_t *rank_bytes; /* that each rank of the job may take; owned */
     sim_stage_t stage;
+    /* With backend = cuda. */
+    coll_placement_t placement;
+    sim_communicators_t communicators;
+    coll_nccl_real_t *nccl; /* alive; NULL = none */
 } play_t;
 
 /* ---- which GPU is a rank's ---- */
@@ -244,6 +248,41 @@ static base_status_t play_stage(play_t *p, base_err_t *err)
     return sim_real_agree(round, SIM_REAL_PLAYED, status, &mine, NULL, err);
 }
 
+/* Bind this process near its GPU, the first one if it has several. */
+static base_status_t take_place(play_t *p, base_err_t *err)
+{
+    const char *bus = p->round.n_stores > 0 ? p->round.stores[0].facts.bus : NULL;
+    if (p->options->bind == COLL_BIND_NONE)
+        return BASE_OK;
+    return coll_placement_init(&p->placement, p->round.world, p->options->bind, bus, err);
+}
+
+/* Make and use the communicators, which stay until the play is through: what is free for the
+ * ranks is what they leave. NCCL needs all ranks. */
+static base_status_t make_communicators(play_t *p, base_err_t *err)
+{
+    const sim_real_round_t *round = &p->round;
+    uint32_t first, n;
+    char trouble[80] = "";
+    coll_world_share(round->world, &first, &n);
+    int *ordinals = base_xcalloc((size_t)n + 1, sizeof(*ordinals));
+    for (uint32_t i = 0; i < round->n_ranks; i++)
+        ordinals[i] = p->ordinals[round->ranks[i].pool];
+    if (round->n_ranks < n)
+        snprintf(trouble, sizeof(trouble), "not all ranks are played (--ranks)");
+    base_status_t status =
+        sim_communicators_measure(round->scenario, round->world, &p->cuda, ordinals, trouble,
+                                  &p->communicators, &p->nccl, err);
+    free(ordinals);
+    return status;
+}
+
+static base_status_t set_up_cuda(play_t *p, base_err_t *err)
+{
+    base_status_t status = take_place(p, err);
+    return status == BASE_OK ? make_communicators(p, err) : status;
+}
+
 /* The rounds, each after all others have ended the one before. */
 static base_status_t play(play_t *p, base_err_t *err)
 {
@@ -251,6 +290,10 @@ static base_status_t play(play_t *p, base_err_t *err)
     base_err_t mine;
     base_status_t status = open_stores(p, &mine);
     status = sim_real_agree(round, SIM_REAL_PLACES, status, &mine, NULL, err);
+    if (status != BASE_OK)
+        return status;
+    if (round->scenario->backend == SIM_BACKEND_CUDA)
+        status = set_up_cuda(p, err);
     if (status != BASE_OK)
         return status;
     status = begin_stores(p, &mine);
@@ -272,6 +315,11 @@ static base_status_t play(play_t *p, base_err_t *err)
         return status;
     base_err_t end_err;
     status = measure_stores(p, true, &mine);
+    if (coll_nccl_real_close(p->nccl, &end_err) != BASE_OK && status == BASE_OK) {
+        status = BASE_ERR_IO;
+        mine = end_err;
+    }
+    p->nccl = NULL;
     if (end_stores(p, &end_err) != BASE_OK && status == BASE_OK) {
         status = BASE_ERR_IO;
         mine = end_err;
@@ -281,6 +329,9 @@ static base_status_t play(play_t *p, base_err_t *err)
 
 static void fini(play_t *p)
 {
+    coll_nccl_real_close(p->nccl, NULL);
+    sim_communicators_fini(&p->communicators);
+    coll_placement_fini(&p->placement);
     sim_stage_destroy_actors(&p->stage);
     for (uint32_t i = 0; i < p->round.n_stores; i++)
         sim_store_close(p->stores[i]);
@@ -302,6 +353,12 @@ base_status_t sim_real_play(const sim_scenario_t *scenario, coll_world_t *world,
     play_t p = { .round = { .scenario = scenario, .world = world, .job = job, .real = &real },
                  .options = options != NULL ? options : &defaults };
     base_status_t status = play(&p, err);
+    if (status == BASE_OK) {
+        real.communicators = p.communicators;
+        real.placement = p.placement;
+        p.communicators = (sim_communicators_t){ .n_steps = 0 };
+        p.placement = (coll_placement_t){ .n = 0 };
+    }
     fini(&p);
     if (status == BASE_OK)
         *real_p = real;
@@ -312,6 +369,8 @@ base_status_t sim_real_play(const sim_scenario_t *scenario, coll_world_t *world,
 
 void sim_real_fini(sim_real_t *real)
 {
+    sim_communicators_fini(&real->communicators);
+    coll_placement_fini(&real->placement);
     free(real->pools);
     free(real->ranks);
     *real = (sim_real_t){ 0 };

@@ -5,7 +5,9 @@
 #ifndef SIM_ENGINE_REAL_H
 #define SIM_ENGINE_REAL_H
 
+#include "collectives/placement.h"
 #include "collectives/world.h"
+#include "sim/engine/communicators.h"
 #include "sim/engine/job.h"
 #include "sim/memory/store.h"
 
@@ -46,6 +48,8 @@ typedef struct {
     sim_real_pool_t *pools; /* owned */
     sim_real_rank_t *ranks; /* by ascending rank, those that were played; owned */
     uint32_t n_pools, n_ranks;
+    sim_communicators_t communicators; /* with backend = cuda */
+    coll_placement_t placement;        /* with backend = cuda and options->bind; else n = 0 */
 } sim_real_t;
 
 /* Play the ranks that are not skipped on the backend of the scenario, all processes together. The

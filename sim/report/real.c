@@ -4,6 +4,7 @@
 #include "sim/report/real.h"
 
 #include "sim/base/units.h"
+#include "sim/report/communicators.h"
 #include "sim/report/moment.h"
 
 #include <inttypes.h>
@@ -116,6 +117,8 @@ void sim_real_text(const sim_report_t *report, FILE *out)
         fprintf(out, "  and %" PRIu32 " more: --json and --csv have them\n",
                 real->n_ranks - MAX_ROWS);
     fputc('\n', out);
+    if (is_cuda)
+        sim_communicators_text(&real->communicators, report->worst.rank, out);
 }
 
 /* ---- JSON ---- */
@@ -202,5 +205,7 @@ json_t *sim_real_json(const sim_report_t *report)
         json_array_append_new(ranks, rank_json(report, &real->ranks[i]));
     json_object_set_new(all, "pools", pools);
     json_object_set_new(all, "ranks", ranks);
+    if (report->scenario->backend == SIM_BACKEND_CUDA)
+        json_object_set_new(all, "communicators", sim_communicators_json(&real->communicators));
     return all;
 }
