@@ -133,7 +133,8 @@ case $test_command in
 *'autoreconf -fi && ./configure --enable-werror && make'*check*) ok 'the second command tests' ;;
 *) not_ok 'the second command tests' "$test_command" ;;
 esac
-if grep -q '^3:' "$work/sh"; then not_ok 'no other sh block'; else ok 'no other sh block'; fi
+# The third is the example of a change, which t_first_change.sh makes.
+if grep -q '^4:' "$work/sh"; then not_ok 'no other sh block'; else ok 'no other sh block'; fi
 
 # Targets of make that the text names.
 for target in $(grep -oE '`make [a-z-]+`' "$TOP_SRCDIR/README.md" | sed 's/`make //; s/`//' | sort -u); do

@@ -60,6 +60,9 @@ sed 's/^tensor_model/tensor_modle/' good.ini > key.ini
 one_error "an unknown key" 2 '^key\.ini:5: .*did you mean tensor_model_parallel_size\?' \
   "$MBSIM" key.ini
 sed 's/2048/20480000000000000000000/' good.ini > overflow.ini
+one_error "a share of the sequence that cannot be split" 2 'tensor_model_parallel_size: 4 does not divide seq_length / context_parallel_size 1026' \
+  "$MBSIM" good.ini --set parallel.tensor_model_parallel_size=4 --set parallel.context_parallel_size=2 \
+  --set parallel.sequence_parallel=true --set train.seq_length=2052 --set parallel.world_size=8
 one_error "a number beyond 64 bits" 2 '^overflow\.ini:7: train\.seq_length: .*1 to 16777216' \
   "$MBSIM" overflow.ini
 sed 's/^world_size = 8/world_size = 7/' good.ini > world.ini

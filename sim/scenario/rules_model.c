@@ -214,7 +214,8 @@ void sim_rule_decoder_fits(sim_rule_context_t *c)
         sim_rule_broken(c, "decoder_seq_length",
                         U64 " is more than max_position_embeddings " U64 " with learned positions",
                         s->decoder_seq_length, s->max_position_embeddings);
-    if (s->sequence_parallel && s->decoder_seq_length % s->tensor_model_parallel_size != 0)
+    if (s->sequence_parallel &&
+        s->decoder_seq_length % (s->tensor_model_parallel_size * s->context_parallel_size) != 0)
         sim_rule_broken(c, "decoder_seq_length",
                         U64 " is not a multiple of tensor_model_parallel_size " U64
                             " with sequence_parallel",
