@@ -451,6 +451,7 @@ static void build_split(sim_chunk_t *chunk, const sim_model_t *model)
            memcmp(forward.ops, chunk->forward.ops, forward.n_ops * sizeof(*forward.ops)) == 0);
     chunk->split.borders = later.borders;
     sim_weights_later_fini(&later);
+    work_fini(&w);
     sim_tape_fini(&forward);
     sim_builder_fini(&b);
 }

@@ -14,7 +14,7 @@ static const char *signed_size(int64_t bytes, char buf[static SIGNED_TEXT])
 {
     char text[BASE_BYTES_TEXT];
     snprintf(buf, SIGNED_TEXT, "%s%s", bytes < 0 ? "-" : "",
-             base_bytes_format((uint64_t)(bytes < 0 ? -bytes : bytes), text));
+             base_bytes_format(bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes, text));
     return buf;
 }
 

@@ -84,6 +84,21 @@ static bool has_number(const json_t *object, const char *key)
     return json_is_integer(json_object_get(object, key));
 }
 
+/* Differences and sums of the numbers of two reports must fit. */
+static bool numbers_fit(const json_t *value)
+{
+    const json_int_t most = INT64_C(1) << 60;
+    const char *name;
+    json_t *inner;
+    size_t i;
+    if (json_is_integer(value))
+        return json_integer_value(value) <= most && json_integer_value(value) >= -most;
+    json_array_foreach(value, i, inner) if (!numbers_fit(inner)) return false;
+    json_object_foreach((json_t *)(uintptr_t)value, name,
+                        inner) if (!numbers_fit(inner)) return false;
+    return true;
+}
+
 static bool is_rank(const json_t *rank)
 {
     const json_t *ledger = json_object_get(rank, "ledger");
@@ -101,6 +116,8 @@ static base_status_t check_report(const char *name, const json_t *report, base_e
     if (schema == NULL || strcmp(schema, REPORT_SCHEMA) != 0)
         return base_err_set(err, BASE_ERR_PARSE, "%s: schema is %s, not " REPORT_SCHEMA, name,
                             schema != NULL ? schema : "missing");
+    if (!numbers_fit(report))
+        return base_err_set(err, BASE_ERR_PARSE, "%s: has a number beyond 2^60: no report", name);
     const char *mode = json_string_value(json_object_get(report, "mode"));
     if (mode != NULL && strcmp(mode, sim_mode_name(SIM_MODE_LIVE)) == 0)
         return base_err_set(err, BASE_ERR_INVAL,

@@ -25,7 +25,7 @@ static const char *signed_bytes(json_int_t bytes, char buf[static SIGNED_TEXT])
     if (bytes == 0)
         return "=";
     snprintf(buf, SIGNED_TEXT, "%c%s", bytes < 0 ? '-' : '+',
-             base_bytes_format((uint64_t)(bytes < 0 ? -bytes : bytes), text));
+             base_bytes_format(bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes, text));
     return buf;
 }
 

@@ -128,7 +128,7 @@ static void print_size(const sim_sweep_row_t *row, int column, FILE *out)
     }
     char size[BASE_BYTES_TEXT + 1];
     snprintf(size, sizeof(size), "%s%s", bytes < 0 ? "-" : "",
-             base_bytes_format((uint64_t)(bytes < 0 ? -bytes : bytes), text));
+             base_bytes_format(bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes, text));
     fprintf(out, " %11s", size);
 }
 
