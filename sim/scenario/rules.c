@@ -187,17 +187,6 @@ static void context_parallel_fits(sim_rule_context_t *c)
                         split);
 }
 
-static void sequence_is_divisible(sim_rule_context_t *c)
-{
-    /* tensor_parallel/mappings.py, _split_along_first_dim(), of what context parallelism leaves. */
-    const sim_scenario_t *s = c->s;
-    uint64_t tp = s->tensor_model_parallel_size, cp = s->context_parallel_size;
-    if (!s->sequence_parallel)
-        return;
-    must_divide(c, "tensor_model_parallel_size", tp,
-                cp > 1 ? "seq_length / context_parallel_size" : "seq_length", s->seq_length / cp);
-}
-
 static void virtual_pipeline_has_enough_ranks(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;
@@ -697,7 +686,7 @@ static const sim_rule_t rules[] = {
     { "multi_latent_attention num_query_groups num_attention_heads attention_output_gate", "multi-latent attention has no query groups", sim_rule_mla_has_no_groups },
     { "mla_down_proj_fusion multi_latent_attention q_lora_rank", "mla_down_proj_fusion needs compressed queries", sim_rule_down_projections_can_fuse },
     { "mtp_num_layers recompute_granularity recompute_method recompute_num_layers position_embedding_type", "multi-token prediction goes with rope, and with uniform recompute of single layers", sim_rule_mtp_is_possible },
-    { "tensor_model_parallel_size context_parallel_size seq_length sequence_parallel", "with sequence_parallel, tensor_model_parallel_size divides the sequence of a rank", sequence_is_divisible },
+    { "tensor_model_parallel_size context_parallel_size seq_length sequence_parallel", "with sequence_parallel, tensor_model_parallel_size divides the sequence of a rank", sim_rule_sequence_is_divisible },
     { "virtual_pipeline_model_parallel_size pipeline_model_parallel_size overlap_p2p_communication", "a virtual pipeline needs 2 pipeline ranks, 3 without overlap_p2p_communication", virtual_pipeline_has_enough_ranks },
     { "num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size pipeline_model_parallel_size num_layers decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers", "num_layers_per_virtual_pipeline_stage divides the layers of a rank", chunk_layers_agree },
     { "defer_embedding_wgrad_compute pipeline_model_parallel_size gradient_accumulation_fusion", "defer_embedding_wgrad_compute needs a pipeline and gradient_accumulation_fusion", deferred_wgrad_has_a_pipeline },

@@ -221,3 +221,13 @@ void sim_rule_decoder_fits(sim_rule_context_t *c)
                             " with sequence_parallel",
                         s->decoder_seq_length, s->tensor_model_parallel_size);
 }
+
+void sim_rule_sequence_is_divisible(sim_rule_context_t *c)
+{
+    /* tensor_parallel/mappings.py, _split_along_first_dim(), of what context parallelism leaves. */
+    const sim_scenario_t *s = c->s;
+    uint64_t tp = s->tensor_model_parallel_size, cp = s->context_parallel_size;
+    if (s->sequence_parallel && s->seq_length / cp % tp != 0)
+        sim_rule_broken(c, "tensor_model_parallel_size", U64 " does not divide seq_length%s " U64,
+                        tp, cp > 1 ? " / context_parallel_size" : "", s->seq_length / cp);
+}
