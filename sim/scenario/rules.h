@@ -53,6 +53,7 @@ void sim_rule_delta_net_is_possible(sim_rule_context_t *context);
 void sim_rule_delta_net_can_be_split(sim_rule_context_t *context);
 void sim_rule_mamba_can_be_split(sim_rule_context_t *context);
 void sim_rule_decoder_fits(sim_rule_context_t *context);
+void sim_rule_sequence_is_divisible(sim_rule_context_t *context);
 
 /* Rules of torchtitan. */
 void sim_rule_titan_model(sim_rule_context_t *context);
