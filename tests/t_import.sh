@@ -116,4 +116,23 @@ printf 'MODEL_ARGS: [1, 2\n' >bad.yaml
 expect "broken YAML is refused with its line" 2 'bad.yaml:2?' "$MBSIM" import bad.yaml
 expect "text without arguments is refused" 2 'no Megatron-LM arguments' sh -c 'echo hello | "$MBSIM" import -'
 expect "a wrong --world-size is refused" 2 'world-size' "$MBSIM" import --world-size many train.sh
+# torchtitan's command lines.
+titan=$TOP_SRCDIR/tests/data/import/torchtitan.sh
+expect "torchtitan's options are known" 0 '^framework = torchtitan$' "$MBSIM" import "$titan"
+expect "a configuration names the model" 0 '^preset = llama3-8b$' "$MBSIM" import "$titan"
+expect "a local batch makes the global one" 0 '^global_batch_size = 32$' "$MBSIM" import "$titan"
+expect "FP8 comes from converters" 0 '^fp8_recipe = tensorwise$' "$MBSIM" import "$titan"
+expect "FP8 all-gather is an option" 0 '^enable_fsdp_float8_all_gather = true$' "$MBSIM" import "$titan"
+expect "what moves no memory is listed" 0 'metrics.enable_wandb' "$MBSIM" import -v "$titan"
+cat >"$work/titan.sh" <<'EOF'
+torchrun --nproc_per_node=8 train.py --model.name llama3 --model.flavor 70B --training.batch_size 16 \
+  --experimental.pipeline_parallel_degree 4 --parallelism.pipeline_parallel_schedule ZBVZeroBubble
+EOF
+expect "a flavor names the model" 2 '^preset = llama3-70b$|ZBVZeroBubble' "$MBSIM" import "$work/titan.sh"
+expect "other schedules are refused" 2 'pipeline_parallel_schedule ZBVZeroBubble is not simulated' \
+  "$MBSIM" import "$work/titan.sh"
+expect "a pipeline splits the local batch" 0 '^micro_batch_size = 4$' "$MBSIM" import --lenient "$work/titan.sh"
+expect "ranks may come from shards" 0 '^world_size = 16$' sh -c \
+  'echo "train.py --model.flavor 8B --parallelism.data_parallel_shard_degree 4 --parallelism.tensor_parallel_degree 4" |
+   "$0" import --format torchtitan -' "$MBSIM"
 done_testing

@@ -343,6 +343,8 @@ static void what_is_not_simulated_is_refused(void)
     says("fp8=hybrid", "fp8_recipe: of torchtitan tensorwise and mxfp8 alone are simulated");
     says("fp8=hybrid", "with compile_model = true alone");
     says("enable_fsdp_float8_all_gather=true", "needs fp8 = hybrid");
+    says("gradient_accumulation_fusion=true", "gradient_accumulation_fusion: is not simulated");
+    says("accumulate_allreduce_grads_in_fp32=false", "is not read with framework = torchtitan");
     says("context_parallel_size=128", "context_parallel_size: above 64 is not simulated");
     says("optimizer=sgd", "optimizer: is not simulated");
     says("optimizer_implementation=for-loop", "for-loop");

@@ -32,7 +32,8 @@ static const sim_option_t own[] = {
       "number of GPUs, when the input does not say it" },
     { "gpu", 0, "NAME", SIM_OPTION_TEXT, FIELD(gpu), "device.gpu of the scenario" },
     { "format", 0, "NAME", SIM_OPTION_TEXT, FIELD(format),
-      "what FILE is: shell, dump, ci-yaml, bridge, bridge-yaml, hf; default: by its content" },
+      "what FILE is: shell, dump, ci-yaml, bridge, bridge-yaml, hf, torchtitan; default: by its "
+      "content" },
     { "lenient", 0, NULL, SIM_OPTION_FLAG, FIELD(lenient),
       "what is not simulated becomes a comment, not an error" },
 };
@@ -43,8 +44,10 @@ static const sim_usage_t usage = {
     .about =
         "Read Megatron-LM arguments (a shell script, the dump that Megatron-LM prints, or the\n"
         "YAML of its functional tests), Megatron-Bridge settings (a command line with overrides\n"
-        "such as model.tensor_model_parallel_size=4, or its YAML), or the config.json of a\n"
-        "Hugging Face model, and write a scenario file to standard output. FILE may be -.\n"
+        "such as model.tensor_model_parallel_size=4, or its YAML), a command line of torchtitan, "
+        "or\n"
+        "the config.json of a Hugging Face model, and write a scenario file to standard output. "
+        "FILE may be -.\n"
         "Nothing is run. With -v also what does not move memory is listed.",
     .groups = SIM_OPTIONS_SET,
     .own = own,

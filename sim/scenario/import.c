@@ -385,7 +385,7 @@ bool sim_import_format_parse(const char *name, sim_import_format_t *format_p)
         [SIM_IMPORT_AUTO] = "auto",     [SIM_IMPORT_ARGUMENTS] = "shell",
         [SIM_IMPORT_DUMP] = "dump",     [SIM_IMPORT_CI_YAML] = "ci-yaml",
         [SIM_IMPORT_BRIDGE] = "bridge", [SIM_IMPORT_BRIDGE_YAML] = "bridge-yaml",
-        [SIM_IMPORT_HF] = "hf",
+        [SIM_IMPORT_HF] = "hf",         [SIM_IMPORT_TITAN] = "torchtitan",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(names[i], name) == 0) {

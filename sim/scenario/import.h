@@ -44,6 +44,7 @@ typedef enum {
     SIM_IMPORT_BRIDGE,      /* shell text with Megatron-Bridge overrides */
     SIM_IMPORT_BRIDGE_YAML, /* Megatron-Bridge's configuration as YAML */
     SIM_IMPORT_HF,          /* config.json of a Hugging Face model */
+    SIM_IMPORT_TITAN,       /* shell text with torchtitan's options */
 } sim_import_format_t;
 
 typedef struct {
@@ -103,7 +104,8 @@ base_status_t sim_import_bridge_yaml(sim_import_t *import, const char *name, con
 base_status_t sim_import_hf(sim_import_t *import, const char *name, const char *text, size_t length,
                             base_err_t *err);
 
-/* "shell", "dump", "ci-yaml", "bridge", "bridge-yaml", "hf", "auto"; false when it is none. */
+/* "shell", "dump", "ci-yaml", "bridge", "bridge-yaml", "hf", "torchtitan", "auto"; false when it is
+ * none. */
 bool sim_import_format_parse(const char *name, sim_import_format_t *format_p);
 
 /* Read text of a format; SIM_IMPORT_AUTO recognises it by its content. Text with a NUL byte is

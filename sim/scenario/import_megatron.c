@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "sim/scenario/import.h"
+#include "sim/scenario/import_titan.h"
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
@@ -713,6 +714,8 @@ void sim_import_resolve(sim_import_t *import)
     if (import->format == SIM_IMPORT_BRIDGE || import->format == SIM_IMPORT_BRIDGE_YAML ||
         import->format == SIM_IMPORT_HF)
         sim_import_resolve_bridge(import);
+    else if (import->format == SIM_IMPORT_TITAN)
+        sim_import_resolve_titan(import);
     else
         resolve_arguments(import);
     for (size_t i = 0; i < import->n_overrides; i++) {

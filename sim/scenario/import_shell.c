@@ -7,6 +7,7 @@
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/scenario/import.h"
+#include "sim/scenario/import_titan.h"
 #include "sim/scenario/shell_text.h"
 
 #include <inttypes.h>
@@ -135,12 +136,22 @@ static size_t count_overrides(const shell_words_t *words)
     return n;
 }
 
-/* How many words are options that Megatron-LM knows, or settings of Megatron-Bridge. */
+/* How many words are options of torchtitan. */
+static size_t count_titan(const shell_words_t *words)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < words->n; i++)
+        n += sim_import_is_titan_option(words->text[i]);
+    return n;
+}
+
+/* How many words are options that Megatron-LM or torchtitan knows, or settings of Megatron-Bridge.
+ */
 static size_t score(const shell_words_t *words, size_t first)
 {
     size_t n = 0;
     for (size_t i = first; i < words->n; i++) {
-        n += sim_import_is_override(words->text[i]);
+        n += sim_import_is_override(words->text[i]) || sim_import_is_titan_option(words->text[i]);
         char name[SIM_ARG_NAME];
         sim_arg_t arg;
         if (strncmp(words->text[i], "--", 2) != 0)
@@ -168,6 +179,12 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+/* "python -m torchtitan.train", "./run_train.sh" */
+static bool is_titan_program(const char *word)
+{
+    return strcmp(word, "torchtitan.train") == 0 || ends_with(word, "run_train.sh");
+}
+
 static bool begins_arguments(const char *word)
 {
     return strncmp(word, "--", 2) == 0 || sim_import_is_override(word);
@@ -181,7 +198,7 @@ static void consider(script_t *script, const shell_words_t *words)
         if (strpbrk(words->text[i], " \n") != NULL && strstr(words->text[i], ".py") != NULL) {
             if (script->depth < MAX_REREAD)
                 read_script(script, words->text[i]);
-        } else if (ends_with(words->text[i], ".py")) {
+        } else if (ends_with(words->text[i], ".py") || is_titan_program(words->text[i])) {
             size_t points = score(words, i + 1);
             if (points > script->best_score) {
                 shell_words_fini(&script->best);
@@ -507,10 +524,28 @@ static void add_overrides(script_t *script, const shell_words_t *words)
         sim_import_add_field(import, "mixed_precision", precision, script->name);
 }
 
+static void add_titan(script_t *script, const shell_words_t *words)
+{
+    char **origins = base_xcalloc(words->n, sizeof(*origins));
+    for (size_t i = 0; i < words->n; i++)
+        origins[i] = base_xasprintf("%s:%lu", script->name, words->line[i]);
+    sim_import_add_titan_words(script->import, words->text, origins, words->n);
+    for (size_t i = 0; i < words->n; i++)
+        free(origins[i]);
+    free(origins);
+}
+
 static base_status_t add_words(script_t *script, const shell_words_t *words, base_err_t *err)
 {
     sim_import_t *import = script->import;
     size_t all = score(words, 0), overrides = count_overrides(words);
+    size_t titan = count_titan(words);
+    if (titan > 0 && (import->format == SIM_IMPORT_TITAN ||
+                      (import->format == SIM_IMPORT_AUTO && 2 * titan > all))) {
+        import->format = SIM_IMPORT_TITAN;
+        add_titan(script, words);
+        return BASE_OK;
+    }
     if (import->format == SIM_IMPORT_AUTO)
         import->format = 2 * overrides > all ? SIM_IMPORT_BRIDGE : SIM_IMPORT_ARGUMENTS;
     if (import->format == SIM_IMPORT_BRIDGE && overrides > 0) {
@@ -524,7 +559,8 @@ static base_status_t add_words(script_t *script, const shell_words_t *words, bas
     return base_err_set(err, BASE_ERR_PARSE,
                         "%s: no Megatron-LM arguments found: neither a command such as \"torchrun "
                         "pretrain_gpt.py --num-layers 32 ...\", nor Megatron-Bridge settings such "
-                        "as \"model.num_layers=32\", nor a printed argument dump, nor MODEL_ARGS "
+                        "as \"model.num_layers=32\", nor torchtitan's options, nor a printed "
+                        "argument dump, nor MODEL_ARGS "
                         "in YAML",
                         script->name);
 }

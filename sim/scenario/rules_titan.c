@@ -53,6 +53,8 @@ void sim_rule_titan_training(sim_rule_context_t *c)
     if (s->enable_fsdp_float8_all_gather && !is_tensorwise)
         sim_rule_broken(c, "enable_fsdp_float8_all_gather",
                         "needs fp8 = hybrid and fp8_recipe = tensorwise");
+    must(c, !s->gradient_accumulation_fusion, "gradient_accumulation_fusion");
+    must(c, !s->deallocate_pipeline_outputs, "deallocate_pipeline_outputs");
     must(c, s->optimizer == SIM_OPTIMIZER_ADAM, "optimizer");
 }
 
@@ -104,7 +106,6 @@ static const char *const shared_keys[] = {
     "num_query_groups",
     "kv_channels",
     "vocab_size",
-    "make_vocab_size_divisible_by",
     "padded_vocab_size",
     "max_position_embeddings",
     "activation_func",
@@ -112,7 +113,6 @@ static const char *const shared_keys[] = {
     "normalization",
     "position_embedding_type",
     "rotary_percent",
-    "rotary_interleaved",
     "add_bias_linear",
     "add_qkv_bias",
     "untie_embeddings_and_output_weights",
@@ -135,8 +135,6 @@ static const char *const shared_keys[] = {
     "global_batch_size",
     "seq_length",
     "gradient_accumulation_fusion",
-    "apply_rope_fusion",
-    "check_for_nan_in_loss_and_grad",
     "bf16",
     "fp8",
     "fp4",
@@ -144,7 +142,6 @@ static const char *const shared_keys[] = {
     "num_layers_at_start_in_bf16",
     "num_layers_at_end_in_bf16",
     "fp8_recipe",
-    "accumulate_allreduce_grads_in_fp32",
     "optimizer",
     NULL,
 };
