@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # How long a sweep takes: some 200 layouts of Llama-3 70B on 32 GPUs, on one core and by two processes;
-# and how long one job of 16,384 GPUs.
+# some 8,000 of them by two processes; and how long one job of 16,384 GPUs.
 . "$TOP_SRCDIR/tests/lib.sh"
 # shellcheck disable=SC2154 # lib.sh sets it
 cd "$work" || exit 99
@@ -23,7 +23,7 @@ cpu_seconds() { # cpu_seconds COMMAND...: user and system time of the command
     sed 's/m/ /g; s/s//g' | awk '{ printf "%.2f", $1 * 60 + $2 + $3 * 60 + $4 }'
 }
 
-for mode in "" --quick; do
+for mode in "" --quick "--mode live"; do
   # shellcheck disable=SC2086 # empty = no option
   seconds=$(cpu_seconds "$MBSIM" sweep job.ini -q $mode)
   n=$(sed -n 's/^\([0-9]*\) layouts: .*/\1/p' out.txt)
@@ -32,10 +32,27 @@ for mode in "" --quick; do
            m == "" ? "(every rank)" : m, n, s, 1000 * s / n }'
 done
 
-start=$(date +%s.%N)
-mpi 2 "$MBSIM" sweep job.ini -q --quick > out.txt || exit 1
-echo "$start $(date +%s.%N) $n" | awk '{
-  printf "sweep --quick, the same by 2 processes: %.2f s, %.0f layouts a second\n", $2 - $1, $3 / ($2 - $1) }'
+by_two() { # by_two FILE [OPTION...]: wall time of a sweep by two processes
+  start=$(date +%s.%N)
+  mpi 2 "$MBSIM" sweep "$@" -q > out.txt || exit 1
+  n=$(sed -n 's/^\([0-9]*\) layouts: .*/\1/p' out.txt)
+  shift
+  echo "$start $(date +%s.%N) $n $*" | awk '{
+    s = $2 - $1; n = $3; $1 = $2 = $3 = ""
+    printf "sweep%s, %d layouts by 2 processes: %.2f s, %.0f layouts a second\n", $0, n, s, n / s }' |
+    tr -s ' '
+}
+
+sed -e 's/^micro_batch_size = 1 2$/micro_batch_size = 1 2 4/' \
+  -e 's/^seq_length = 2048 .*/seq_length = 512..32768*2/' job.ini > many.ini
+cat >> many.ini << 'EOS'
+use_distributed_optimizer = false true
+cross_entropy_loss_fusion = false true
+recompute_modules = core_attn mlp "core_attn mlp"
+EOS
+by_two job.ini --quick
+by_two many.ini --quick
+by_two many.ini --quick --mode live
 
 cat > huge.ini << 'EOS'
 [model]
