@@ -76,7 +76,8 @@ static void check_every_rank(const sim_scenario_t *s, const sim_job_t *job)
     uint32_t n_differ = 0;
     for (uint32_t rank = 0; rank < s->grid.world_size; rank++) {
         sim_rank_result_t alone;
-        CU_ASSERT_EQUAL_FATAL(sim_simulate_rank(s, rank, NULL, &alone, NULL), BASE_OK);
+        sim_simulate_options_t options = { .want_need = true }; /* as ranks of a job are played */
+        CU_ASSERT_EQUAL_FATAL(sim_simulate_rank(s, rank, &options, &alone, NULL), BASE_OK);
         CU_ASSERT_EQUAL(alone.rank, rank);
         const sim_rank_result_t *shared = sim_job_result(job, rank);
         CU_ASSERT_PTR_NOT_NULL_FATAL(shared);

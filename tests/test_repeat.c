@@ -2,6 +2,7 @@
  * The short cuts change nothing: every job is played with and without them. */
 #include "config.h"
 
+#include "sim/engine/outside.h"
 #include "sim/engine/repeat.h"
 #include "sim/engine/result_blob.h"
 #include "tests/cutap.h"
@@ -28,6 +29,16 @@ static bool prolong(sim_scenario_t *s)
     return ok;
 }
 
+static bool packs_equal(const sim_rank_result_t *a, const sim_rank_result_t *b)
+{
+    size_t n_a, n_b;
+    void *bytes_a = sim_rank_result_pack(a, &n_a), *bytes_b = sim_rank_result_pack(b, &n_b);
+    bool same = n_a == n_b && memcmp(bytes_a, bytes_b, n_a) == 0;
+    free(bytes_a);
+    free(bytes_b);
+    return same;
+}
+
 static bool same_result(const sim_scenario_t *s, uint32_t rank)
 {
     sim_simulate_options_t all = { .plays_all = true };
@@ -39,11 +50,7 @@ static bool same_result(const sim_scenario_t *s, uint32_t rank)
         sim_rank_result_fini(&a);
         return false;
     }
-    size_t n_a, n_b;
-    void *bytes_a = sim_rank_result_pack(&a, &n_a), *bytes_b = sim_rank_result_pack(&b, &n_b);
-    bool same = n_a == n_b && memcmp(bytes_a, bytes_b, n_a) == 0;
-    free(bytes_a);
-    free(bytes_b);
+    bool same = packs_equal(&a, &b);
     sim_rank_result_fini(&a);
     sim_rank_result_fini(&b);
     return same;
@@ -67,6 +74,55 @@ static void results_are_the_same_byte_for_byte(void)
         sim_scenario_fini(&s);
     }
     CU_ASSERT_TRUE(n > N_SEEDS / 4);
+}
+
+/* ---- what would be needed ---- */
+
+/* The job of `seed`, its rank, and what that needs, on a device with 60 to 99 % of it. */
+static bool make_scarce(sim_scenario_t *s, uint64_t seed, uint32_t *rank_p,
+                        sim_rank_result_t *whole)
+{
+    sim_simulate_options_t unlimited = { .unlimited = true, .plays_all = true };
+    random_t r = { ~seed };
+    if (!random_scenario(s, seed))
+        return false;
+    *rank_p = (uint32_t)random_below(&r, s->grid.world_size);
+    CU_ASSERT_TRUE_FATAL(sim_simulate_rank(s, *rank_p, &unlimited, whole, NULL) == BASE_OK);
+    s->memory_bytes =
+        sim_outside_bytes(s, *rank_p) + whole->max_reserved_bytes / 100 * (60 + seed % 40);
+    return true;
+}
+
+/* The result is that of a play that ends with the memory, the need that of a device without end. */
+static void a_need_is_that_of_a_device_without_end(void)
+{
+    unsigned n_needs = 0, n_parted = 0;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        sim_scenario_t s;
+        sim_rank_result_t whole, ends, goes_on;
+        uint32_t rank;
+        if (!make_scarce(&s, seed, &rank, &whole))
+            continue;
+        sim_simulate_options_t want = { .want_need = true };
+        CU_ASSERT_TRUE_FATAL(sim_simulate_rank(&s, rank, NULL, &ends, NULL) == BASE_OK);
+        CU_ASSERT_TRUE_FATAL(sim_simulate_rank(&s, rank, &want, &goes_on, NULL) == BASE_OK);
+        if (goes_on.has_need) {
+            CU_ASSERT_TRUE(goes_on.is_out_of_memory && goes_on.need_is_known);
+            CU_ASSERT_EQUAL(goes_on.need_allocated_bytes, whole.max_allocated_bytes);
+            CU_ASSERT_EQUAL(goes_on.need_reserved_bytes, whole.max_reserved_bytes);
+            n_needs++;
+        }
+        n_parted += goes_on.is_out_of_memory && !goes_on.has_need;
+        goes_on.has_need = goes_on.need_is_known = false;
+        goes_on.need_allocated_bytes = goes_on.need_reserved_bytes = 0;
+        CU_ASSERT_TRUE(packs_equal(&ends, &goes_on));
+        sim_rank_result_fini(&whole);
+        sim_rank_result_fini(&ends);
+        sim_rank_result_fini(&goes_on);
+        sim_scenario_fini(&s);
+    }
+    printf("# %u needs, %u to be played apart\n", n_needs, n_parted);
+    CU_ASSERT_TRUE(n_needs > N_SEEDS / 10 && n_parted > 0);
 }
 
 static const char text[] = "[model]\npreset = gpt3-125m\n"
@@ -157,6 +213,7 @@ static void short_orders_have_no_period(void)
 int main(void)
 {
     CU_TestInfo tests[] = {
+        { "a need is that of a device without end", a_need_is_that_of_a_device_without_end },
         { "results are the same byte for byte", results_are_the_same_byte_for_byte },
         { "both kinds are taken", both_kinds_are_taken },
         { "a period is what it says", a_period_is_what_it_says },

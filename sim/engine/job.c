@@ -31,7 +31,7 @@ base_status_t sim_job_play(const sim_scenario_t *scenario, const sim_job_options
     if (status != BASE_OK)
         return status;
     job.results = base_xcalloc(job.classes.n_classes, sizeof(*job.results));
-    sim_simulate_options_t rank_options = { .unlimited = options->unlimited };
+    sim_simulate_options_t rank_options = { .unlimited = options->unlimited, .want_need = true };
     for (uint32_t c = 0; c < job.classes.n_classes && status == BASE_OK; c++) {
         if (wanted_rank(&job.classes, options, c))
             status = sim_simulate_rank(scenario, job.classes.first_rank[c], &rank_options,

@@ -5,6 +5,7 @@
 
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
+#include "sim/engine/endless.h"
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
 
@@ -94,6 +95,19 @@ static void note_reserved(sim_player_t *p, const sim_tensor_t *tensor)
     p->reserved_moment.module = tensor->module;
 }
 
+/* After a failed request; false = the play ends here. */
+static bool alloc_endless(sim_player_t *p, const sim_tensor_t *tensor, uint64_t bytes,
+                          uint64_t stream, sim_block_t *block_p)
+{
+    note_out_of_memory(p, tensor, bytes);
+    if (!sim_endless_go_on(p))
+        return false;
+    if (sim_alloc_malloc(p->alloc, stream, bytes, block_p))
+        return true;
+    note_out_of_memory(p, tensor, bytes);
+    return false;
+}
+
 /* What a block takes is the difference that it makes to the allocator's total. */
 static inline __attribute__((always_inline)) bool alloc(sim_player_t *p, const sim_tensor_t *tensor,
                                                         uint64_t bytes, uint64_t stream,
@@ -102,10 +116,9 @@ static inline __attribute__((always_inline)) bool alloc(sim_player_t *p, const s
     p->current = tensor;
     if (stream < SIM_N_TAPE_STREAMS)
         stream += p->stream_base;
-    if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p)) {
-        note_out_of_memory(p, tensor, bytes);
+    if (!sim_alloc_malloc(p->alloc, stream, bytes, block_p) &&
+        !alloc_endless(p, tensor, bytes, stream, block_p))
         return false;
-    }
     if (p->fills && *block_p != SIM_BLOCK_NONE)
         sim_device_fill(p->device, sim_alloc_block_addr(p->alloc, *block_p), bytes, stream);
     uint64_t block_bytes = p->totals->allocated_bytes - p->account.allocated_bytes;

@@ -55,6 +55,16 @@ typedef struct {
     uint32_t n_deferred; /* passes of this iteration that are deferred */
 } sim_player_chunk_t;
 
+/* See sim/engine/endless.h. */
+typedef struct {
+    sim_alloc_t *alloc;   /* put aside; NULL = nothing is; owned */
+    sim_device_t *device; /* its device; owned */
+    uint64_t at_op;       /* n_ops then */
+    bool has_parted;      /* there is nothing to put aside any more */
+    void (*ended)(void *arg);
+    void *arg;
+} sim_endless_t;
+
 typedef struct {
     const sim_scenario_t *scenario;
     sim_dims_t dims;
@@ -64,6 +74,7 @@ typedef struct {
     bool fills; /* every buffer is written to when it is handed out */
     sim_alloc_t *alloc;
     const sim_alloc_totals_t *totals; /* of alloc */
+    sim_endless_t endless;
     sim_account_t account;
     sim_moment_t now;
     sim_moment_t reserved_moment;

@@ -4,6 +4,7 @@
 #include "sim/engine/rank_run.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/endless.h"
 #include "sim/engine/graphs.h"
 #include "sim/engine/moments.h"
 #include "sim/engine/player.h"
@@ -22,6 +23,9 @@ struct sim_rank_run {
     bool repeats;   /* this iteration and all that follow are like the one before */
     uint64_t n_ops_an_iteration;
     sim_rank_result_t result;
+    bool has_ended; /* memory ran out; `result` is of a device without end, this of the one there
+                       is: */
+    sim_rank_result_t ended;
 };
 
 static void note_iteration(const sim_player_t *p, sim_rank_result_t *result)
@@ -61,6 +65,17 @@ static void fill_result(sim_player_t *p, sim_rank_result_t *r)
     p->alive = NULL;
 }
 
+static void note_end(void *arg)
+{
+    sim_rank_run_t *run = arg;
+    sim_rank_result_t *r = &run->ended;
+    run->has_ended = true;
+    *r = run->result;
+    r->iterations = base_xcalloc(run->n_iterations, sizeof(*r->iterations));
+    memcpy(r->iterations, run->result.iterations, r->n_iterations * sizeof(*r->iterations));
+    fill_result(&run->player, r);
+}
+
 base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_place_t *place,
                                   const sim_rank_run_options_t *options, sim_rank_run_t **run_p,
                                   base_err_t *err)
@@ -83,6 +98,8 @@ base_status_t sim_rank_run_create(const sim_scenario_t *scenario, const sim_plac
     p->observer = options->observer;
     run->n_iterations = (uint32_t)scenario->iterations;
     run->result.iterations = base_xcalloc(run->n_iterations, sizeof(*run->result.iterations));
+    if (options->want_need && !options->without_memory)
+        sim_endless_init(p, note_end, run);
     run->has_memory =
         !options->without_memory && sim_player_build(p) && sim_moments_before(p, &run->result);
     bool is_observed = options->observer.see != NULL;
@@ -105,6 +122,7 @@ void sim_rank_run_destroy(sim_rank_run_t *run)
     sim_player_fini(&run->player);
     sim_repeat_fini(&run->repeat);
     sim_rank_result_fini(&run->result);
+    sim_rank_result_fini(&run->ended);
     free(run);
 }
 
@@ -191,8 +209,16 @@ uint32_t sim_rank_run_iteration(const sim_rank_run_t *run)
 void sim_rank_run_result(sim_rank_run_t *run, sim_rank_result_t *result_p, uint64_t *peak_op_p)
 {
     fill_result(&run->player, &run->result);
-    *result_p = run->result;
-    run->result = (sim_rank_result_t){ 0 };
+    sim_rank_result_t *r = &run->result;
+    if (run->has_ended) {
+        r = &run->ended;
+        r->has_need = true;
+        r->need_is_known = !run->result.is_out_of_memory;
+        r->need_allocated_bytes = run->result.max_allocated_bytes;
+        r->need_reserved_bytes = run->result.max_reserved_bytes;
+    }
+    *result_p = *r;
+    *r = (sim_rank_result_t){ 0 };
     if (peak_op_p != NULL)
         *peak_op_p = run->player.peak_op;
 }

@@ -14,6 +14,7 @@ typedef struct {
     bool unlimited;      /* as in sim_simulate_options_t */
     bool without_memory; /* messages only: a rank whose equal is played elsewhere */
     bool want_alive;     /* list what is alive when the run ends early */
+    bool want_need;      /* as in sim_simulate_options_t; not with an observer, a list or stop_at */
     bool plays_all;      /* without the short cuts of sim/engine/repeat.h */
     uint64_t stop_at;    /* end the play of memory after so many allocations and frees; 0 = never */
     sim_device_t *device; /* to play on, the run's from then on; NULL = a synthetic one is made */

@@ -119,6 +119,10 @@ static void walk_result(walk_t *w, sim_rank_result_t *r)
     WALK(r->oom_requested_bytes);
     walk_oom(w, &r->oom);
     WALK(r->at_oom);
+    WALK(r->has_need);
+    WALK(r->need_is_known);
+    WALK(r->need_allocated_bytes);
+    WALK(r->need_reserved_bytes);
     walk_iterations(w, r);
     walk_extras(w, r);
 }

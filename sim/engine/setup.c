@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/endless.h"
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
 #include "sim/engine/graphs.h"
@@ -71,6 +72,7 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
 
 void sim_player_fini(sim_player_t *p)
 {
+    sim_endless_fini(p);
     sim_alloc_destroy(p->alloc);
     sim_device_destroy(p->device);
     sim_moments_fini(p);

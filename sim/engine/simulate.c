@@ -56,6 +56,7 @@ base_status_t sim_simulate_rank(const sim_scenario_t *scenario, uint32_t rank,
     /* Without the list what repeats is not played, and the peak is early as a rule: played twice is
      * played less. */
     sim_rank_run_options_t run_options = { .unlimited = options->unlimited,
+                                           .want_need = options->want_need && !options->unlimited,
                                            .plays_all = options->plays_all,
                                            .observer = options->observer };
     sim_rank_result_t result;

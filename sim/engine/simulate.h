@@ -61,6 +61,10 @@ typedef struct {
     sim_oom_t oom;
     sim_holders_t at_oom; /* who held the memory when the request failed */
 
+    /* What it would have taken on a device without end; need_is_known: that had an end too. */
+    bool has_need, need_is_known;
+    uint64_t need_allocated_bytes, need_reserved_bytes;
+
     /* Alive at the peak, or out of memory: when the request failed. Largest first, only with
      * want_alive; owned. */
     sim_alive_t *alive;
@@ -70,6 +74,8 @@ typedef struct {
 typedef struct {
     bool unlimited;  /* the device never runs out: for comparing with measurements */
     bool want_alive; /* list what is alive at the peak; costs playing a second time up to it */
+    bool want_need;  /* when memory runs out, play on: has_need, unless settings of the allocator
+                      * depend on the size of the device or it has given its cache back before */
     bool plays_all;  /* also what repeats to the byte; the result is the same */
     sim_observer_t observer; /* sees every operation but those of iterations that repeat */
 } sim_simulate_options_t;

@@ -142,10 +142,12 @@ static base_status_t create_actor(const sim_stage_t *stage, sim_actor_t *a, base
     fill_group(stage, a);
     sim_place_t place = sim_place_of(stage->scenario, &a->coord);
     sim_rank_run_options_t options = { .unlimited = stage->options->unlimited,
+                                       .want_need = !stage->options->unlimited,
                                        .without_memory = !a->has_memory };
     if (stage->device_of != NULL && a->has_memory) {
         options.device = stage->device_of(stage->device_arg, a->gpu);
         options.plays_all = true;
+        options.want_need = false;
     }
     return sim_rank_run_create(stage->scenario, &place, &options, &a->run, err);
 }

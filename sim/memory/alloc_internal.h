@@ -178,6 +178,8 @@ struct sim_alloc {
     sim_device_t *device;
     sim_trace_f trace;
     void *trace_arg;
+    sim_full_f full;
+    void *full_arg;
     sim_alloc_stats_t *stats; /* filled when asked for */
     sim_oom_t oom;
     uint32_t *scratch; /* list of blocks, for release_cached */

@@ -394,6 +394,8 @@ static uint32_t grow(sim_alloc_t *a, uint32_t stream, uint32_t pool, uint64_t si
     if (a->gc_on)
         sim__garbage_collect(a);
     uint32_t id = alloc_block(a, stream, pool, size);
+    if (id == NONE && a->full != NULL)
+        a->full(a->full_arg);
     if (id == NONE && sim__release_available(a, stream, pool, size))
         id = alloc_block(a, stream, pool, size);
     if (id == NONE) {
@@ -682,6 +684,12 @@ void sim_alloc_drop_stats(sim_alloc_t *a)
 {
     assert(a->totals.allocated_bytes == 0);
     a->keeps_stats = false;
+}
+
+void sim_alloc_on_full(sim_alloc_t *a, sim_full_f f, void *arg)
+{
+    a->full = f;
+    a->full_arg = arg;
 }
 
 void sim_alloc_set_trace(sim_alloc_t *a, sim_trace_f f, void *arg)

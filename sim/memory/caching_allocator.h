@@ -146,6 +146,16 @@ typedef struct {
 typedef void (*sim_block_f)(void *arg, const sim_block_info_t *info);
 void sim_alloc_foreach(const sim_alloc_t *alloc, sim_block_f visit, void *arg);
 
+/* A second allocator in the same state, whose blocks have the same handles, on `device`: a clone of
+ * the first one's (sim_device_clone_synthetic()). The functions that are called back are not taken
+ * over. Free with sim_alloc_destroy(). */
+sim_alloc_t *sim_alloc_clone(const sim_alloc_t *alloc, sim_device_t *device);
+
+/* `full` is called when the device has refused memory for a request, before anything that is cached
+ * is given back to it: the allocator is as it was before the request. */
+typedef void (*sim_full_f)(void *arg);
+void sim_alloc_on_full(sim_alloc_t *alloc, sim_full_f full, void *arg);
+
 /* Events of the allocator's own history (snapshots): called in the order PyTorch records them. */
 typedef enum {
     SIM_TRACE_ALLOC,

@@ -51,6 +51,10 @@ const char *sim_addresses_name(sim_addresses_t addresses);
 sim_device_t *sim_device_create_synthetic(const sim_device_config_t *config);
 void sim_device_destroy(sim_device_t *device);
 
+/* A second synthetic device with the same ranges and bytes taken, but of other sizes. */
+sim_device_t *sim_device_clone_synthetic(const sim_device_t *device, uint64_t total_bytes,
+                                         uint64_t usable_bytes);
+
 uint64_t sim_device_total_bytes(const sim_device_t *device);
 uint64_t sim_device_usable_bytes(const sim_device_t *device);
 uint64_t sim_device_used_bytes(const sim_device_t *device);

@@ -6,6 +6,7 @@
 #include "sim/memory/device.h"
 #include "sim/memory/device_ops.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,5 +151,22 @@ sim_device_t *sim_device_create_synthetic(const sim_device_config_t *config)
     d->base.config.usable_bytes = base_u64_min(config->usable_bytes, SIM_DEVICE_MAX_BYTES);
     d->top = SIM_ADDRESSES_FIRST;
     d->bottom = SIM_ADDRESSES_DOWN_END;
+    return &d->base;
+}
+
+sim_device_t *sim_device_clone_synthetic(const sim_device_t *device, uint64_t total_bytes,
+                                         uint64_t usable_bytes)
+{
+    const synthetic_t *from = (const synthetic_t *)device;
+    assert(device->ops == &ops);
+    synthetic_t *d = base_xcalloc(1, sizeof(*d));
+    *d = *from;
+    d->base.config.total_bytes = base_u64_min(total_bytes, SIM_DEVICE_MAX_BYTES);
+    d->base.config.usable_bytes = base_u64_min(usable_bytes, SIM_DEVICE_MAX_BYTES);
+    d->gaps = NULL;
+    if (from->gaps_cap > 0) {
+        d->gaps = base_xrealloc(NULL, from->gaps_cap, sizeof(*d->gaps));
+        memcpy(d->gaps, from->gaps, from->n_gaps * sizeof(*d->gaps));
+    }
     return &d->base;
 }

@@ -44,6 +44,12 @@ static base_status_t need_of(const sim_scenario_t *scenario, const sim_rank_resu
                         .allocated_bytes = result->max_allocated_bytes };
     if (!result->is_out_of_memory)
         return BASE_OK;
+    if (result->has_need) {
+        need_p->need_is_known = result->need_is_known;
+        need_p->reserved_bytes = result->need_reserved_bytes;
+        need_p->allocated_bytes = result->need_allocated_bytes;
+        return BASE_OK;
+    }
     sim_simulate_options_t options = { .unlimited = true };
     sim_rank_result_t whole;
     base_status_t status = sim_simulate_rank(scenario, result->rank, &options, &whole, err);

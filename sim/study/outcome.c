@@ -128,12 +128,13 @@ static base_status_t play_stages(const sim_scenario_t *s, sim_job_t *job_p, base
     job.classes.of_rank = base_xcalloc(n, sizeof(*job.classes.of_rank));
     job.classes.first_rank = base_xcalloc(s->grid.pp, sizeof(*job.classes.first_rank));
     job.results = base_xcalloc(s->grid.pp, sizeof(*job.results));
+    sim_simulate_options_t options = { .want_need = true };
     base_status_t status = BASE_OK;
     for (uint32_t pp = 0; pp < s->grid.pp && status == BASE_OK; pp++) {
         uint32_t rank = topo_grid_rank(&s->grid, 0, 0, 0, pp);
         job.classes.first_rank[pp] = rank;
         job.classes.of_rank[rank] = pp;
-        status = sim_simulate_rank(s, rank, NULL, &job.results[pp], err);
+        status = sim_simulate_rank(s, rank, &options, &job.results[pp], err);
     }
     if (status == BASE_OK)
         *job_p = job;
