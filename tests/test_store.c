@@ -20,24 +20,6 @@ static const sim_device_config_t config = { .total_bytes = 256 * BASE_MIB,
                                             .usable_bytes = 200 * BASE_MIB,
                                             .addresses = SIM_ADDRESSES_DEFAULT };
 
-/* What the stand-in counts. */
-static uint64_t standin(const char *what)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    uint64_t (*count)(void);
-    *(void **)&count = dlsym(library, what);
-    uint64_t n = count();
-    dlclose(library);
-    return n;
-}
-
-static void set_number(const char *name, uint64_t number)
-{
-    char text[32];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-    setenv(name, text, 1);
-}
-
 /* ---- a workload ---- */
 
 enum { N_BLOCKS = 40, N_STEPS = 400 };
@@ -150,6 +132,24 @@ static void host_memory_that_is_not_there_is_out_of_memory(void)
 /* ---- cuda ---- */
 
 #ifdef WITH_CUDA
+
+/* What the stand-in counts. */
+static uint64_t standin(const char *what)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    uint64_t (*count)(void);
+    *(void **)&count = dlsym(library, what);
+    uint64_t n = count();
+    dlclose(library);
+    return n;
+}
+
+static void set_number(const char *name, uint64_t number)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    setenv(name, text, 1);
+}
 
 static base_status_t open_gpu(topo_cuda_t *cuda, sim_store_t **store_p, base_err_t *err)
 {

@@ -13,16 +13,16 @@
 
 typedef char size_text_t[BASE_BYTES_TEXT];
 
-/* What a process sends; its stores and ranks follow. */
+/* What a process sends; its stores and ranks follow, and have to be aligned. */
 typedef struct {
-    base_status_t status;
+    _Alignas(uint64_t) base_status_t status;
     uint32_t n_stores, n_ranks;
     char text[sizeof(((base_err_t *)NULL)->text)];
 } head_t;
 
 /* The answer to all; with SIM_REAL_ROOM a figure for each rank of the job follows. */
 typedef struct {
-    base_status_t status;
+    _Alignas(uint64_t) base_status_t status;
     char text[sizeof(((base_err_t *)NULL)->text)];
 } answer_t;
 

@@ -41,6 +41,8 @@ static void run_on(const sim_stage_t *stage, sim_actor_t *a)
     while ((step = sim_rank_run_next(a->run)) != NULL) {
         switch ((sim_step_kind_t)step->kind) {
         case SIM_STEP_FINALIZE_GRADS:
+            if (a->n_group == 1) /* nobody to wait for */
+                break;
             coll_meeting_begin(&a->meeting, stage->world, a->group, a->n_group, a->me,
                                TOPO_GROUP_DP_CP, sim_rank_run_iteration(a->run), 0, 0);
             a->state = SIM_ACTOR_MEETS;

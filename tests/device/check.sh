@@ -43,7 +43,8 @@ bundle() {
 
 # ---- the GPU, and what takes memory of it beside PyTorch's allocator ----
 : >"$work/config.h"
-${CC:-cc} -std=gnu11 -O1 -I"$work" -I"$top" -DWITH_CUDA \
+# shellcheck disable=SC2086 # lists of words
+${CC:-cc} -std=gnu11 -O1 ${SAN_FLAGS:-} -I"$work" -I"$top" -DWITH_CUDA \
   -DCUDA_LIBRARY_DIR="\"${CUDA_HOME:-/usr/local/cuda}/lib64\"" -o "$work/probe" \
   "$top/$here/probe.c" "$top/topology/cuda_api.c" "$top/collectives/nccl_api.c" "$top/sim/base/dynlib.c" "$top/sim/base/err.c" \
   -ldl || die "the probe cannot be built"
