@@ -107,6 +107,7 @@ static uint64_t kept(const char *const *more, sim_keep_t keep, bool is_compiled)
     refs[g.d_output] = 1;
     run(&plans.backward, refs);
     uint64_t grads = d.hidden_bytes, weights = 2 * H + 2 * H * (Q + KV) / d.tp + 3 * H * F / d.tp;
+    weights += s.qk_layernorm ? 2 * d.head_dim : 0;
     equal(alive(&g, refs), grads + weights * E);
     sim_graph_plans_fini(&plans);
     sim_scenario_fini(&s);
@@ -134,6 +135,15 @@ static void the_partitioner_keeps_what_is_costly(void)
           X + 2 * (T * 4 + T * H * E) + 4 * T * Q * E + LSE + T * H * E + 3 * T * F * E);
 }
 
+/* Norms of q and k save what other norms do, and their inputs are not needed any more. */
+static void norms_of_heads_save_too(void)
+{
+    const char *const norms[] = { "qk_layernorm=true", NULL };
+    enum { QK = T * (Q + KV) };
+    equal(kept(norms, SIM_KEEP_LISTED, true), X + LISTED);
+    equal(kept(norms, SIM_KEEP_ALL, false), ALL + QK * 4 + QK * E + T * (HEADS + HEADS / 4) * 4);
+}
+
 static void fp8_keeps_the_same_results(void)
 {
     const char *const fp8[] = { "compile_model=true", "fp8=hybrid", "fp8_recipe=tensorwise", NULL };
@@ -150,6 +160,8 @@ static void block_formats_keep_what_is_listed(void)
     equal(kept(mxfp8, SIM_KEEP_LISTED, true), X + LISTED);
     equal(kept(nvfp4, SIM_KEEP_LISTED, true), X + T * Q * E + LSE);
     equal(kept(nvfp4, SIM_KEEP_INPUT, true), X);
+    CU_ASSERT_TRUE(kept(nvfp4, SIM_KEEP_ALL, true) > kept(nvfp4, SIM_KEEP_LISTED, true));
+    CU_ASSERT_TRUE(kept(mxfp8, SIM_KEEP_ALL, true) > kept(mxfp8, SIM_KEEP_LISTED, true));
 }
 
 static void listed_results_stay(void)
@@ -355,6 +367,7 @@ static CU_TestInfo tests[] = {
     { "the partitioner keeps what is costly", the_partitioner_keeps_what_is_costly },
     { "block formats keep what is listed", block_formats_keep_what_is_listed },
     { "listed results stay", listed_results_stay },
+    { "norms of heads save too", norms_of_heads_save_too },
     { "FP8 keeps the same results", fp8_keeps_the_same_results },
     { "the input alone stays", the_input_alone_stays },
     { "tensor parallel ranks keep their part", tensor_parallel_ranks_keep_their_part },

@@ -228,14 +228,19 @@ static void put_in_order(planner_t *p, sim_node_id_t node)
 static void evaluate(planner_t *p, sim_node_id_t node, bool in_backward)
 {
     const sim_graph_t *g = p->g;
-    node = kernel_of(g, storage(p, node));
-    if (p->is_evaluated[node] || is_available(p, node, in_backward))
+    node = storage(p, node);
+    if (is_available(p, node, in_backward))
         return;
+    node = kernel_of(g, node);
+    if (p->is_evaluated[node])
+        return;
+    assert(!is_available(p, node, in_backward)); /* who keeps it keeps what comes with it */
     for (uint32_t k = 0; k < g->nodes[node].n_in; k++)
         evaluate(p, g->nodes[node].in[k], in_backward);
     put_in_order(p, node);
     for (uint32_t i = node + 1U; i < g->n && g->nodes[i].kind == SIM_NODE_PART; i++)
-        put_in_order(p, (sim_node_id_t)i);
+        if (!is_available(p, (sim_node_id_t)i, in_backward))
+            put_in_order(p, (sim_node_id_t)i);
 }
 
 /* Mark what has to be in memory: what is no pointwise operation, and what a kernel reads. */

@@ -283,7 +283,7 @@ static sim_node_id_t linear_backward(work_t *w, sim_node_id_t g, sim_node_id_t x
 /* ---- attention ---- */
 
 typedef struct {
-    norm_t norm;
+    norm_t norm, q_norm, k_norm;
     sim_node_id_t gathered, q, k, v, out, lse;
 } attention_t;
 
@@ -418,6 +418,10 @@ static sim_node_id_t attention_forward(work_t *w, attention_t *save, sim_node_id
     sim_node_id_t k = linear_forward(w, "k", save->gathered, d->kv_bytes, kv_rows * d->h);
     sim_node_id_t v = linear_forward(w, "v", save->gathered, d->kv_bytes, kv_rows * d->h);
     w->g->module = SIM_MOD_ATTENTION;
+    if (w->s->qk_layernorm) { /* of each head */
+        q = norm_forward(w, &save->q_norm, q, d->tokens * d->heads_tp, d->head_dim);
+        k = norm_forward(w, &save->k_norm, k, d->tokens * d->groups_tp, d->head_dim);
+    }
     rotate(w, &q, &k);
     sim_node_id_t keys = repeat_heads(w, "keys", k), values = repeat_heads(w, "values", v);
     save->q = q;
@@ -474,6 +478,10 @@ static sim_node_id_t attention_backward(work_t *w, const attention_t *save, sim_
     dv = sum_heads(w, dv);
     dk = rotate_back(w, sum_heads(w, dk), d->kv_bytes);
     dq = rotate_back(w, dq, d->q_bytes);
+    if (w->s->qk_layernorm) {
+        dk = norm_backward(w, &save->k_norm, dk);
+        dq = norm_backward(w, &save->q_norm, dq);
+    }
     w->g->module = SIM_MOD_QKV;
     sim_node_id_t dx = linear_backward(w, dv, save->gathered, "d_v_in", kv_rows, d->h);
     dx = add_into(w, dx, linear_backward(w, dk, save->gathered, "d_k_in", kv_rows, d->h));
