@@ -532,6 +532,18 @@ static void make_moments(maker_t *m)
     maybe(m, 50, "dist_ckpt_optim_fully_reshardable", "true");
 }
 
+static void make_lengths(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    uint64_t least = 4 * m->tp * m->cp;
+    if (s->seq_length % least != 0 || s->expert_model_parallel_size > 1 || s->use_megatron_fsdp ||
+        s->use_torch_fsdp2 || s->model_type != SIM_MODEL_GPT ||
+        s->pipeline_schedule != SIM_SCHEDULE_1F1B || s->cuda_graph_impl != SIM_GRAPHS_NONE ||
+        !chance(m, 30))
+        return;
+    set_count(m, "mean_seq_length", 1 + random_below(&m->r, s->seq_length));
+}
+
 bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
 {
     maker_t m = { .r = { seed }, .s = s_p };
@@ -561,6 +573,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     set_count(&m, "iterations", 4);
     make_schedule(&m);
     make_moments(&m);
+    make_lengths(&m);
     bool ok = sim_scenario_resolve(s_p, &m.diag);
     if (!ok && getenv("RANDOM_SCENARIO_WHY") != NULL)
         fprintf(stderr, "%s\n", m.diag.text[0]);

@@ -135,8 +135,9 @@ static bool captures_before(const sim_scenario_t *s, uint32_t i)
 }
 
 /* Every tensor of a pass has gone when its iteration ends. Moments come with the first step (fp16:
- * with the third). Expandable segments charge what was asked for; without them a block may be
- * charged with up to 1 MiB that depends on what was cached. */
+ * with the third). What the last passes
+ * leave is as long as they were. Expandable segments charge what was asked for; without them a
+ * block may be charged with up to 1 MiB that depends on what was cached. */
 static void check_leaks(const trial_t *t)
 {
     static char exact[] = "expandable_segments:True";
@@ -147,7 +148,7 @@ static void check_leaks(const trial_t *t)
     const sim_iteration_t *it = other.r.iterations;
     for (uint32_t i = 1; i < other.r.n_iterations; i++)
         CHECK(t, it[i].allocated_bytes == it[i - 1].allocated_bytes || (t->s.fp16 && i == 2) ||
-                     captures_before(&t->s, i));
+                     captures_before(&t->s, i) || t->s.mean_seq_length > 0);
     sim_rank_result_fini(&other.r);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Loading, evaluation and saving beside the training steps. */
+ * Loading, evaluation and saving beside the training steps; micro-batches of other lengths. */
 #include "config.h"
 
+#include "sim/engine/lengths.h"
 #include "sim/engine/simulate.h"
 #include "tests/cutap.h"
 #include "tests/settings.h"
@@ -127,6 +128,69 @@ static void saving_gathers_what_fits_any_layout(void)
           2 * 2 * (uint64_t)(LAYER - 2 * H));
 }
 
+static sim_scenario_t lengths_of(const char *more)
+{
+    sim_scenario_t s;
+    char text[256];
+    snprintf(text, sizeof(text), "iterations=100 global_batch_size=64 %s", more);
+    settings_accepted(&s, base, text);
+    return s;
+}
+
+/* Drawn lengths have the mean that was asked for, differ between ranks and are always the same. */
+static void lengths_have_their_mean(void)
+{
+    static const uint64_t means[] = { 64, 128, 512, 900, 1024 };
+    for (size_t i = 0; i < sizeof(means) / sizeof(means[0]); i++) {
+        char text[64];
+        snprintf(text, sizeof(text), "mean_seq_length=%" PRIu64, means[i]);
+        sim_scenario_t s = lengths_of(text);
+        CU_ASSERT_EQUAL(sim_lengths_count(&s), SIM_MAX_LENGTHS);
+        CU_ASSERT_EQUAL(s.n_microbatches, 16);
+        uint8_t first[1600], again[1600], other[1600];
+        sim_lengths_fill(&s, 0, first);
+        sim_lengths_fill(&s, 0, again);
+        sim_lengths_fill(&s, 1, other);
+        CU_ASSERT_EQUAL(memcmp(first, again, sizeof(first)), 0);
+        CU_ASSERT_TRUE(means[i] == 1024 || memcmp(first, other, sizeof(first)) != 0);
+        double sum = 0;
+        for (size_t k = 0; k < sizeof(first); k++) {
+            CU_ASSERT_TRUE(first[k] >= 1 && first[k] <= SIM_MAX_LENGTHS);
+            sum += first[k] * 1024.0 / SIM_MAX_LENGTHS;
+        }
+        double mean = sum / sizeof(first);
+        CU_ASSERT_TRUE(mean > 0.93 * (double)means[i] && mean < 1.07 * (double)means[i] + 1);
+        sim_scenario_fini(&s);
+    }
+    sim_scenario_t s = lengths_of("seq_length=1000 mean_seq_length=100");
+    CU_ASSERT_EQUAL(sim_lengths_count(&s), 25); /* of 40 tokens each */
+    CU_ASSERT_EQUAL(sim_lengths_mean(&s), 120);
+    sim_scenario_fini(&s);
+}
+
+/* The longest are as large as if all were; shorter ones hold less and leave nothing. */
+static void longest_batch_is_as_large_as_all(void)
+{
+    static const char *const more[] = { "", "tp=2 sequence_parallel=true", "pp=2 world_size=4",
+                                        "recompute_granularity=full recompute_method=uniform "
+                                        "recompute_num_layers=1" };
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        char drawn[512], longest[640], full[512];
+        snprintf(drawn, sizeof(drawn), "global_batch_size=16 mean_seq_length=128 %s", more[i]);
+        snprintf(longest, sizeof(longest), "%s moments=longest_batch", drawn);
+        snprintf(full, sizeof(full), "global_batch_size=16 %s", more[i]);
+        sim_rank_result_t all = play(full), one = play(longest), few = play(drawn);
+        equal(one.max_allocated_bytes, all.max_allocated_bytes);
+        CU_ASSERT_TRUE(few.max_allocated_bytes < all.max_allocated_bytes);
+        CU_ASSERT_TRUE(one.iterations[0].max_allocated_bytes < one.max_allocated_bytes);
+        for (uint32_t k = 1; k < 3; k++)
+            CU_ASSERT_TRUE(few.iterations[k].allocated_bytes <= all.iterations[k].allocated_bytes);
+        sim_rank_result_fini(&all);
+        sim_rank_result_fini(&one);
+        sim_rank_result_fini(&few);
+    }
+}
+
 static void wrong_combinations_are_refused(void)
 {
     static const struct {
@@ -140,6 +204,14 @@ static void wrong_combinations_are_refused(void)
         { "moments=checkpoint_load use_megatron_fsdp=true",
           "test: run.moments: are simulated with framework = megatron, without FSDP and "
           "optimizer_cpu_offload" },
+        { "moments=longest_batch", "test: run.moments: longest_batch needs mean_seq_length" },
+        { "mean_seq_length=2048",
+          "test: train.mean_seq_length: 2048 is more than seq_length 1024, the longest" },
+        { "mean_seq_length=512 num_experts=4 ep=2 moe_grouped_gemm=true",
+          "test: train.mean_seq_length: is simulated with framework = megatron and model_type = "
+          "gpt, without expert parallelism and FSDP" },
+        { "mean_seq_length=512 seq_length=1022 tp=2",
+          "test: train.mean_seq_length: needs a seq_length that can be halved: a multiple of 8" },
         { "distrib_optim_fully_reshardable_mem_efficient=true",
           "test: run.distrib_optim_fully_reshardable_mem_efficient: needs "
           "dist_ckpt_optim_fully_reshardable = true" },
@@ -154,6 +226,8 @@ int main(void)
         { "loading makes the moments", loading_makes_the_moments },
         { "evaluation saves nothing", evaluation_saves_nothing },
         { "saving gathers what fits any layout", saving_gathers_what_fits_any_layout },
+        { "lengths have their mean", lengths_have_their_mean },
+        { "the longest batch is as large as all", longest_batch_is_as_large_as_all },
         { "wrong combinations are refused", wrong_combinations_are_refused },
         CU_TEST_INFO_NULL,
     };

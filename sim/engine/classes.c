@@ -140,6 +140,8 @@ static int compare_content(const seat_t *a, const seat_t *b)
 {
     if (a->program != b->program)
         return a->program < b->program ? -1 : 1;
+    if (a->place.dp != b->place.dp)
+        return a->place.dp < b->place.dp ? -1 : 1;
     if (a->place.outside_bytes != b->place.outside_bytes)
         return a->place.outside_bytes < b->place.outside_bytes ? -1 : 1;
     if (a->n != b->n)

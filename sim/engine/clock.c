@@ -4,6 +4,7 @@
 #include "sim/engine/clock.h"
 
 #include "sim/base/xmem.h"
+#include "sim/engine/lengths.h"
 #include "sim/engine/player.h"
 #include "sim/model/cost.h"
 #include "sim/model/host.h"
@@ -490,9 +491,13 @@ static void init_messages(step_clock_t *c)
         c->messages[i].sent_ns = c->messages[i].posted_ns = time_none;
 }
 
-base_status_t sim_clock_step(const sim_scenario_t *scenario, bool want_spans,
-                             sim_step_time_t *time_p, base_err_t *err)
+base_status_t sim_clock_step(const sim_scenario_t *given, bool want_spans, sim_step_time_t *time_p,
+                             base_err_t *err)
 {
+    /* Every micro-batch takes as long as one of mean length. */
+    sim_scenario_t mean = *given; /* what it owns stays the scenario's */
+    const sim_scenario_t *scenario = &mean;
+    mean.seq_length = sim_lengths_mean(given);
     *time_p = (sim_step_time_t){ 0 };
     step_clock_t c = { .s = scenario,
                        .pp = (uint32_t)scenario->pipeline_model_parallel_size,

@@ -26,6 +26,8 @@ sim_place_t sim_place_of(const sim_scenario_t *s, const topo_coord_t *coord)
             place.expert.shard = coord->edp % place.expert.n_shards;
         }
     }
+    if (s->mean_seq_length > 0)
+        place.dp = coord->dp;
     if (s->routing != NULL && !s->routing->is_same_on_all_ranks)
         place.ep = coord->ep;
     return place;
@@ -58,6 +60,8 @@ int sim_place_compare(const sim_place_t *a, const sim_place_t *b)
         order = compare_u64(a->tp, b->tp);
     if (order == 0)
         order = compare_u64(a->ep, b->ep);
+    if (order == 0)
+        order = compare_u64(a->dp, b->dp);
     if (order == 0)
         order = compare_u64(a->outside_bytes, b->outside_bytes);
     if (order == 0)

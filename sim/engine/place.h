@@ -19,6 +19,7 @@ typedef struct {
     uint32_t pp;            /* pipeline rank */
     uint32_t tp;            /* 0 = first of its tensor-parallel group, 1 = any other */
     uint32_t ep;            /* expert parallel rank, 0 where routing is the same on all */
+    uint32_t dp;            /* data parallel rank, 0 where their micro-batches are alike */
     uint64_t outside_bytes; /* on its device, not PyTorch's: sim_outside_bytes() */
     sim_share_t dense, expert;
 } sim_place_t;

@@ -307,11 +307,24 @@ static sim_block_t *take_slots(sim_player_chunk_t *c)
     return slots;
 }
 
-static sim_block_t *slots_of(sim_player_chunk_t *c, uint32_t microbatch)
+static const sim_chunk_t *chunk_of(const sim_player_t *p, const sim_player_chunk_t *c,
+                                   uint32_t microbatch)
 {
-    if (c->passes[microbatch].slots == NULL)
-        c->passes[microbatch].slots = take_slots(c);
-    return c->passes[microbatch].slots;
+    if (p->lengths == NULL || p->now.iteration == 0)
+        return &c->chunk;
+    uint64_t at = (uint64_t)(p->now.iteration - 1) * p->n_microbatches + microbatch;
+    uint32_t length = p->lengths[at];
+    return length == p->n_lengths ? &c->chunk : &c->shorter[length - 1];
+}
+
+static sim_block_t *slots_of(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    sim_slots_t *pass = &c->passes[microbatch];
+    if (pass->slots == NULL) {
+        pass->slots = take_slots(c);
+        pass->chunk = chunk_of(p, c, microbatch);
+    }
+    return pass->slots;
 }
 
 /* A pass is over when it has run backward and all four border tensors are gone. */
@@ -336,10 +349,12 @@ static const sim_tensor_t border_tensors[SIM_N_SLOTS_FIXED] = {
 
 static bool receive(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
 {
-    uint64_t bytes = slot == SIM_SLOT_INPUT ? c->chunk.in_bytes : c->chunk.out_bytes;
     if (sim_is_titan(p->scenario))
         return true; /* into a buffer that is there */
-    return sim_player_alloc(p, &border_tensors[slot], bytes, 0, &slots_of(c, microbatch)[slot]);
+    sim_block_t *slots = slots_of(p, c, microbatch);
+    const sim_chunk_t *chunk = c->passes[microbatch].chunk;
+    uint64_t bytes = slot == SIM_SLOT_INPUT ? chunk->in_bytes : chunk->out_bytes;
+    return sim_player_alloc(p, &border_tensors[slot], bytes, 0, &slots[slot]);
 }
 
 static void free_slot(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch, int slot)
@@ -401,30 +416,6 @@ static void free_let_go(sim_player_t *p, sim_player_chunk_t *c, uint32_t microba
     }
 }
 
-static bool run_backward(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step)
-{
-    sim_slots_t *pass = &c->passes[step->microbatch];
-    sim_block_t *slots = slots_of(c, step->microbatch);
-    if (!(step->flags & SIM_STEP_SPLIT))
-        return play(p, c, p->graphs_are_used ? &c->chunk.graphed_backward : &c->chunk.backward,
-                    &c->chunk.of, slots, pass->is_deferred);
-    pass->waits = true;
-    return play(p, c, &c->chunk.split.backward, &c->chunk.split.of, slots, false);
-}
-
-static bool run_weights(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
-{
-    c->passes[microbatch].waits = false;
-    if (!play(p, c, &c->chunk.split.weights, &c->chunk.split.of, slots_of(c, microbatch), false))
-        return false;
-    free_let_go(p, c, microbatch);
-    if (p->turns && c == &p->chunks[0])
-        free_let_go(p, &p->chunks[1], microbatch);
-    if (c->passes[microbatch].slots != NULL)
-        maybe_retire(c, microbatch);
-    return true;
-}
-
 /* The first passes up to the limit are deferred: the output layer's input stays in
  * embedding_activation_buffer and the logits' gradient in grad_output_buffer. The input still has
  * its graph, which leads to the stage's input and so to that one's gradient. */
@@ -433,9 +424,42 @@ static void start_pass(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbat
     const sim_scenario_t *s = p->scenario;
     bool defers = s->defer_embedding_wgrad_compute && c->chunk.place.has_loss &&
                   (s->wgrad_deferral_limit == 0 || c->n_deferred < s->wgrad_deferral_limit);
-    slots_of(c, microbatch);
+    slots_of(p, c, microbatch);
     c->passes[microbatch].is_deferred = defers;
     c->n_deferred += defers;
+}
+
+static bool run_forward(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    start_pass(p, c, microbatch);
+    const sim_slots_t *pass = &c->passes[microbatch];
+    return play(p, c, p->graphs_are_used ? &pass->chunk->graphed_forward : &pass->chunk->forward,
+                &pass->chunk->of, pass->slots, false);
+}
+
+static bool run_backward(sim_player_t *p, sim_player_chunk_t *c, const sim_step_t *step)
+{
+    sim_slots_t *pass = &c->passes[step->microbatch];
+    sim_block_t *slots = slots_of(p, c, step->microbatch);
+    const sim_chunk_t *chunk = pass->chunk;
+    if (!(step->flags & SIM_STEP_SPLIT))
+        return play(p, c, p->graphs_are_used ? &chunk->graphed_backward : &chunk->backward,
+                    &chunk->of, slots, pass->is_deferred);
+    pass->waits = true;
+    return play(p, c, &chunk->split.backward, &chunk->split.of, slots, false);
+}
+
+static bool run_weights(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    c->passes[microbatch].waits = false;
+    if (!play(p, c, &c->chunk.split.weights, &c->chunk.split.of, slots_of(p, c, microbatch), false))
+        return false;
+    free_let_go(p, c, microbatch);
+    if (p->turns && c == &p->chunks[0])
+        free_let_go(p, &p->chunks[1], microbatch);
+    if (c->passes[microbatch].slots != NULL)
+        maybe_retire(c, microbatch);
+    return true;
 }
 
 static void free_all_slots(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
@@ -472,7 +496,8 @@ static void release_held_by(sim_player_t *p, sim_player_chunk_t *c, const sim_ta
             sim_block_t *slots = c->passes[m].slots;
             if (slots == NULL || slots[tape->ops[k].slot] == SIM_BLOCK_NONE)
                 continue;
-            sim_player_free(p, &c->chunk.of.tensors[tape->ops[k].tensor], slots[tape->ops[k].slot]);
+            sim_block_t block = slots[tape->ops[k].slot];
+            sim_player_free(p, p->owners[block].tensor, block);
             slots[tape->ops[k].slot] = SIM_BLOCK_NONE;
             maybe_retire(c, m);
         }
@@ -493,7 +518,6 @@ void sim_player_release_held(sim_player_t *p)
 bool sim_player_run(sim_player_t *p, const sim_step_t *step)
 {
     sim_player_chunk_t *c = &p->chunks[step->chunk];
-    const sim_chunk_t *chunk = &c->chunk;
     if (p->passes_are_replayed)
         return true;
     p->now.microbatch = step->microbatch;
@@ -501,9 +525,7 @@ bool sim_player_run(sim_player_t *p, const sim_step_t *step)
     switch ((sim_step_kind_t)step->kind) {
     case SIM_STEP_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
-        start_pass(p, c, step->microbatch);
-        return play(p, c, p->graphs_are_used ? &chunk->graphed_forward : &chunk->forward,
-                    &chunk->of, slots_of(c, step->microbatch), false);
+        return run_forward(p, c, step->microbatch);
     case SIM_STEP_BACKWARD:
         p->now.phase = SIM_PHASE_BACKWARD;
         if (!run_backward(p, c, step))

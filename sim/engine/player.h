@@ -34,9 +34,10 @@ typedef struct {
 
 /* Slots of one pass in flight. */
 typedef struct {
-    sim_block_t *slots; /* n_slots of the chunk; owned */
-    bool is_deferred;   /* the output layer's weight gradient waits for the flush */
-    bool waits;         /* the gradients of weights are still to be computed */
+    const sim_chunk_t *chunk; /* whose tapes the pass plays */
+    sim_block_t *slots;       /* n_slots of the chunk; owned */
+    bool is_deferred;         /* the output layer's weight gradient waits for the flush */
+    bool waits;               /* the gradients of weights are still to be computed */
     /* Bit i: fixed slot i was let go while gradients of weights, of this pass or of the one that it
      * was handed to, still read it. */
     uint8_t let_go;
@@ -44,6 +45,8 @@ typedef struct {
 
 typedef struct {
     sim_chunk_t chunk;
+    sim_chunk_t
+        *shorter; /* for micro-batches that are shorter, n_lengths - 1; NULL = none; owned */
     sim_ddp_buffer_t ddp[SIM_N_BUFFERS];
     uint64_t *dealt_to;      /* by parameter, with SIM_SHARDING_DEALT: data parallel rank; owned */
     struct sim_fsdp *fsdp;   /* with use_megatron_fsdp, else NULL; owned */
@@ -85,7 +88,9 @@ typedef struct {
     sim_chunk_t *evaluation;    /* n_chunks, forward passes alone; NULL = none is played; owned */
     uint32_t n_chunks;
     uint32_t n_microbatches;
-    bool turns; /* sim_order_is_turn() */
+    uint32_t n_lengths; /* of micro-batches, see sim/engine/lengths.h */
+    uint8_t *lengths;   /* by iteration and micro-batch; NULL = all are alike; owned */
+    bool turns;         /* sim_order_is_turn() */
     sim_order_t order;
     sim_persistent_t persistent;
     /* By sim_buffers_of_t, then by persistent buffer; SIM_BLOCK_NONE = not made yet. */

@@ -151,8 +151,8 @@ void sim_repeat_init(sim_repeat_t *repeat, const sim_player_t *p, bool is_on)
     *repeat = (sim_repeat_t){ 0 };
     /* Garbage collection looks at the age of blocks, which is not part of the state. */
     /* Nor is what fully sharded units have gathered. */
-    repeat->is_on =
-        is_on && p->sharding != SIM_SHARDING_UNITS && sim_alloc_conf(p->alloc)->gc_threshold == 0;
+    repeat->is_on = is_on && p->lengths == NULL && p->sharding != SIM_SHARDING_UNITS &&
+                    sim_alloc_conf(p->alloc)->gc_threshold == 0;
     if (!repeat->is_on)
         return;
     const sim_scenario_t *s = p->scenario;

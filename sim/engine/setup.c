@@ -2,16 +2,19 @@
  * What a rank needs before it is played. */
 #include "config.h"
 
+#include "sim/base/units.h"
 #include "sim/base/xmem.h"
 #include "sim/engine/endless.h"
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
 #include "sim/engine/graphs.h"
+#include "sim/engine/lengths.h"
 #include "sim/engine/moments.h"
 #include "sim/engine/outside.h"
 #include "sim/model/software.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static uint64_t bucket_elements(const sim_scenario_t *s, const sim_params_t *params, uint32_t chunk,
                                 uint32_t pp_rank, uint64_t n_shards)
@@ -28,12 +31,34 @@ static uint64_t bucket_elements(const sim_scenario_t *s, const sim_params_t *par
     return by_ranks > 40000000 ? by_ranks : 40000000;
 }
 
+/* Tapes of every length that occurs. */
+static void init_shorter(sim_player_t *p, sim_player_chunk_t *chunk, const topo_chunk_t *layers)
+{
+    if (p->lengths == NULL)
+        return;
+    chunk->shorter = base_xcalloc(p->n_lengths, sizeof(*chunk->shorter));
+    uint64_t step = p->scenario->seq_length / p->n_lengths;
+    for (uint32_t k = 1; k < p->n_lengths; k++) {
+        sim_scenario_t s = *p->scenario; /* what it owns stays the scenario's */
+        sim_dims_t dims;
+        base_err_t err;
+        if (memchr(p->lengths, (int)k, s.iterations * s.n_microbatches) == NULL)
+            continue;
+        s.seq_length = k * step;
+        sim_dims_init(&dims, &s, &err); /* smaller than what has fit */
+        sim_chunk_init(&chunk->shorter[k - 1], &s, &dims, layers, p->place.tp, &p->persistent);
+        chunk->chunk.n_slots =
+            (uint32_t)base_u64_max(chunk->chunk.n_slots, chunk->shorter[k - 1].n_slots);
+    }
+}
+
 static void init_chunk(sim_player_t *p, uint32_t c)
 {
     const sim_scenario_t *s = p->scenario;
     sim_player_chunk_t *chunk = &p->chunks[c];
     const topo_chunk_t *layers = topo_stages_chunk(&s->stages, p->place.pp, c);
     sim_chunk_init(&chunk->chunk, s, &p->dims, layers, p->place.tp, &p->persistent);
+    init_shorter(p, chunk, layers);
     sim_ddp_config_t ddp = {
         .distributed_optimizer = sim_sharding_has_param_buffer(p->sharding),
         .bucket_elements =
@@ -67,6 +92,9 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
     sim_fsdp2_destroy(chunk->fsdp2);
     for (int which = 0; which < SIM_N_BUFFERS; which++)
         sim_ddp_buffer_fini(&chunk->ddp[which]);
+    for (uint32_t k = 1; k < p->n_lengths && chunk->shorter != NULL; k++)
+        sim_chunk_fini(&chunk->shorter[k - 1]);
+    free(chunk->shorter);
     sim_chunk_fini(&chunk->chunk);
 }
 
@@ -88,6 +116,7 @@ void sim_player_fini(sim_player_t *p)
     free(p->grad_copies.items);
     free(p->step_temporaries.items);
     free(p->graph_buffers.items);
+    free(p->lengths);
     free(p->owners);
     free(p->alive);
 }
@@ -164,6 +193,11 @@ base_status_t sim_player_init_program(sim_player_t *p, const sim_scenario_t *s,
     p->n_microbatches = (uint32_t)s->n_microbatches;
     sim_order_config_t config = sim_player_order_config(s, place);
     p->turns = sim_order_is_turn(&config);
+    p->n_lengths = sim_lengths_count(s);
+    if (p->n_lengths > 1) {
+        p->lengths = base_xcalloc(s->iterations * s->n_microbatches, sizeof(*p->lengths));
+        sim_lengths_fill(s, place->dp, p->lengths);
+    }
     p->chunks = base_xcalloc(p->n_chunks, sizeof(*p->chunks));
     for (uint32_t c = 0; c < p->n_chunks; c++)
         init_chunk(p, c);

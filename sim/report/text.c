@@ -38,8 +38,11 @@ static void print_title(const sim_report_t *r, FILE *out)
         fprintf(out, ", EP %" PRIu32, g->ep);
     fprintf(out,
             ", DP %" PRIu32 "\n%" PRIu64 " iterations of %" PRIu64 " micro-batches of %" PRIu64
-            " x %" PRIu64 " tokens\n",
+            " x %" PRIu64 " tokens",
             g->dp, s->iterations, s->n_microbatches, s->micro_batch_size, s->seq_length);
+    if (s->mean_seq_length > 0)
+        fprintf(out, " at most, %" PRIu64 " on average", s->mean_seq_length);
+    fputc('\n', out);
     if (sim_report_is_live(r))
         fputs("LIVE BYTES ONLY (mode live): the sum of the tensors that are alive; what an "
               "allocator\n"

@@ -4,6 +4,7 @@
 #include "sim/scenario/routing.h"
 
 #include "sim/base/infile.h"
+#include "sim/base/rng.h"
 #include "sim/base/xmem.h"
 
 #include <inttypes.h>
@@ -18,54 +19,36 @@ enum { SAMPLED_TOKENS = 512 };
 /* A number for each of 1,024 experts in each of 1,000 layers is less. */
 enum { MAX_FILE_BYTES = 16 << 20 };
 
-typedef struct {
-    uint64_t state;
-} rng_t;
-
-/* splitmix64 (Steele, Lea, Flood 2014): every seed gives a good sequence, the same everywhere. */
-static uint64_t next_u64(rng_t *rng)
+static double normal(base_rng_t *rng)
 {
-    uint64_t z = rng->state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-/* In (0, 1). */
-static double uniform(rng_t *rng)
-{
-    return ((double)(next_u64(rng) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(rng_t *rng)
-{
-    double r = sqrt(-2.0 * log(uniform(rng)));
-    return r * cos(6.283185307179586 * uniform(rng));
+    double r = sqrt(-2.0 * log(base_rng_uniform(rng)));
+    return r * cos(6.283185307179586 * base_rng_uniform(rng));
 }
 
 /* Marsaglia and Tsang 2000; below 1 by the power of a uniform number. */
-static double gamma_draw(rng_t *rng, double shape)
+static double gamma_draw(base_rng_t *rng, double shape)
 {
     if (shape < 1.0)
-        return gamma_draw(rng, shape + 1.0) * pow(uniform(rng), 1.0 / shape);
+        return gamma_draw(rng, shape + 1.0) * pow(base_rng_uniform(rng), 1.0 / shape);
     double d = shape - 1.0 / 3.0, c = 1.0 / sqrt(9.0 * d);
     for (;;) {
         double x = normal(rng), v = 1.0 + c * x;
         if (v <= 0.0)
             continue;
         v = v * v * v;
-        if (log(uniform(rng)) < 0.5 * x * x + d - d * v + d * log(v))
+        if (log(base_rng_uniform(rng)) < 0.5 * x * x + d - d * v + d * log(v))
             return d * v;
     }
 }
 
-static void draw_dirichlet(rng_t *rng, double concentration, double *weights, uint32_t n)
+static void draw_dirichlet(base_rng_t *rng, double concentration, double *weights, uint32_t n)
 {
     for (uint32_t e = 0; e < n; e++)
         weights[e] = gamma_draw(rng, concentration);
 }
 
-static void draw_noisy_topk(rng_t *rng, double spread, double *weights, uint32_t n, uint32_t topk)
+static void draw_noisy_topk(base_rng_t *rng, double spread, double *weights, uint32_t n,
+                            uint32_t topk)
 {
     double *popularity = base_xcalloc(n, sizeof(*popularity));
     double *score = base_xcalloc(n, sizeof(*score));
@@ -75,7 +58,7 @@ static void draw_noisy_topk(rng_t *rng, double spread, double *weights, uint32_t
     }
     for (int token = 0; token < SAMPLED_TOKENS; token++) {
         for (uint32_t e = 0; e < n; e++)
-            score[e] = popularity[e] - log(-log(uniform(rng)));
+            score[e] = popularity[e] - log(-log(base_rng_uniform(rng)));
         for (uint32_t k = 0; k < topk; k++) {
             uint32_t best = 0;
             for (uint32_t e = 1; e < n; e++)
@@ -236,7 +219,7 @@ static base_status_t fill_draw(sim_routing_t *r, const sim_routing_config_t *c,
         return base_err_set(err, BASE_ERR_INVAL, "give %s up to 1e6 and a seed",
                             is_dirichlet ? "a concentration above 0" : "a spread");
     double *weights = base_xcalloc(c->n_experts, sizeof(*weights));
-    rng_t rng = { n == 2 ? (uint64_t)values[1] : 1 };
+    base_rng_t rng = { n == 2 ? (uint64_t)values[1] : 1 };
     for (uint32_t layer = 0; layer < r->n_layers; layer++) {
         if (is_dirichlet)
             draw_dirichlet(&rng, values[0], weights, c->n_experts);

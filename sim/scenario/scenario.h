@@ -190,6 +190,7 @@ typedef enum {
     SIM_MOMENT_CHECKPOINT_LOAD = 1 << 0,
     SIM_MOMENT_EVALUATION = 1 << 1,
     SIM_MOMENT_CHECKPOINT_SAVE = 1 << 2,
+    SIM_MOMENT_LONGEST_BATCH = 1 << 3,
 } sim_run_moment_t;
 
 typedef enum { SIM_OPTIMIZER_ADAM, SIM_OPTIMIZER_SGD, SIM_OPTIMIZER_MUON } sim_optimizer_t;
@@ -324,6 +325,8 @@ typedef struct {
 
     /* [train] */
     uint64_t micro_batch_size, global_batch_size, seq_length;
+    uint64_t mean_seq_length; /* 0 = every sample has seq_length */
+    uint64_t seq_length_seed;
     uint64_t decoder_seq_length; /* T5; seq_length is the encoder's */
     bool create_attention_mask_in_dataloader;
     sim_attention_t attention_backend;

@@ -300,6 +300,7 @@ static const sim_choice_t run_moments[] = {
     { "checkpoint_load", SIM_MOMENT_CHECKPOINT_LOAD },
     { "evaluation", SIM_MOMENT_EVALUATION },
     { "checkpoint_save", SIM_MOMENT_CHECKPOINT_SAVE },
+    { "longest_batch", SIM_MOMENT_LONGEST_BATCH },
     { NULL, 0 },
 };
 static const sim_choice_t fp4_formats[] = {
@@ -552,6 +553,8 @@ static const sim_key_t keys[] = {
     COUNT("train", micro_batch_size, "1", 1, MAX_MICRO_BATCH, "sequences", NULL, "sequences of one micro-batch"),
     COUNT("train", global_batch_size, "0", 0, MAX_BATCH, "sequences", "micro_batch_size * data parallel size", "sequences of one step over all GPUs"),
     COUNT("train", seq_length, "0", 1, MAX_SEQ, "tokens", NULL, "tokens of one sequence"),
+    COUNT("train", mean_seq_length, "0", 0, MAX_SEQ, "tokens", "every sample has seq_length", "packed or unpadded samples: their mean length; seq_length is the longest"),
+    COUNT("train", seq_length_seed, "1", 0, UINT32_MAX, NULL, NULL, "of the lengths that are drawn"),
     COUNT("train", decoder_seq_length, "0", 0, MAX_SEQ, "tokens", "seq_length, with model_type = t5", "T5: tokens of a sample in the decoder; seq_length are those in the encoder"),
     BOOL("train", create_attention_mask_in_dataloader, "false", "the data loader builds the causal mask (Megatron-LM's own default is true, unless --no-create-attention-mask-in-dataloader)"),
     CHOICE("train", attention_backend, "auto", attentions, "attention kernels; auto: what Transformer Engine picks on the GPU"),
@@ -749,7 +752,7 @@ static const sim_key_t keys[] = {
     CHOICE("run", mode, "stepped", modes, "how memory is played: step by step through the caching allocator, or live: the sum of what is alive alone, without what an allocator keeps"),
     COUNT("run", iterations, "3", 1, 1000, "steps", NULL, "training steps that are played"),
     { .section = "run", .name = "moments", .type = SIM_KEY_SET, .offset = FIELD(moments),
-      .text = "none", .choices = run_moments, .doc = "what is played beside the steps: a checkpoint loaded before the first one, an evaluation and a checkpoint saved after the second" },
+      .text = "none", .choices = run_moments, .doc = "what is played beside the steps: a checkpoint loaded before the first one, an evaluation and a checkpoint saved after the second; longest_batch: the second has only batches of seq_length" },
     BOOL("run", dist_ckpt_optim_fully_reshardable, "false", "a saved checkpoint's optimizer state fits any layout: it is gathered over the data parallel ranks"),
     BOOL("run", distrib_optim_fully_reshardable_mem_efficient, "false", "gathered in host memory instead of on the GPUs"),
     COUNT("run", software_date, "0", 20230101, 20991231, "YYYYMMDD", "the newest", "day of the versions of Megatron-LM, Transformer Engine, torchtitan and PyTorch, for what they changed"),
