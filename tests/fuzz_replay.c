@@ -40,6 +40,32 @@ static void play(const sim_trace_t *trace)
     sim_device_destroy(device);
 }
 
+/* The reader that does not hold the trace says the same. */
+static void read_again(const char *text, size_t size, const sim_trace_t *trace)
+{
+    base_diag_t diag;
+    base_diag_init(&diag);
+    FILE *in = size > 0 ? fmemopen((void *)(uintptr_t)text, size, "r") : fopen("/dev/null", "r");
+    if (in == NULL)
+        abort();
+    sim_trace_reader_t *reader = sim_trace_reader_create("fuzz", in, "", 0, &diag);
+    size_t n = 0;
+    sim_call_t call;
+    while (sim_trace_reader_next(reader, &call)) {
+        if (trace != NULL &&
+            (n >= trace->n_calls || call.kind != trace->calls[n].kind ||
+             call.line != trace->calls[n].line || call.block != trace->calls[n].block))
+            abort();
+        n++;
+    }
+    if (sim_trace_reader_finish(reader) != (trace != NULL) || (trace != NULL) != (diag.n == 0) ||
+        (trace != NULL && n != trace->n_calls))
+        abort();
+    sim_trace_reader_destroy(reader);
+    fclose(in);
+    base_diag_fini(&diag);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     base_diag_t diag;
@@ -47,9 +73,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     base_diag_init(&diag);
     if (sim_trace_parse("fuzz", (const char *)data, size, &trace, &diag) == BASE_OK) {
         play(trace);
+        read_again((const char *)data, size, trace);
         sim_trace_destroy(trace);
     } else if (diag.n == 0) {
         abort();
+    } else {
+        read_again((const char *)data, size, NULL);
     }
     base_diag_fini(&diag);
     return 0;

@@ -156,9 +156,45 @@ static void history_and_layout_are_those_of_the_real_code(void)
     free(path);
 }
 
+/* Read as it is played, a long trace takes the memory of what is alive. */
+static void a_reader_gives_numbers_again(void)
+{
+    enum { N = 1200000, ALIVE = 10 };
+    char *text;
+    size_t length, n = 0;
+    FILE *out = open_memstream(&text, &length);
+    for (int i = 1; i <= N; i++) {
+        fprintf(out, "a %d 512 0\n", i);
+        if (i > ALIVE)
+            fprintf(out, "f %d\n", i - ALIVE);
+    }
+    fclose(out);
+    FILE *in = fmemopen(text, length, "r");
+    base_diag_t diag;
+    base_diag_init(&diag);
+    sim_trace_reader_t *reader = sim_trace_reader_create("long", in, "", 0, &diag);
+    sim_call_t call;
+    uint64_t of_ids = 0; /* each free names the ID that its number stands for */
+    while (sim_trace_reader_next(reader, &call)) {
+        n++;
+        if (call.kind == SIM_CALL_FREE)
+            of_ids += sim_trace_reader_trace(reader)->ids[call.block];
+    }
+    CU_ASSERT_EQUAL(of_ids, (uint64_t)(N - ALIVE) * (N - ALIVE + 1) / 2);
+    CU_ASSERT_TRUE(sim_trace_reader_finish(reader));
+    CU_ASSERT_EQUAL(n, 2 * N - ALIVE);
+    CU_ASSERT_EQUAL(sim_trace_reader_n_allocations(reader), N);
+    CU_ASSERT_TRUE(sim_trace_reader_trace(reader)->n_blocks < N - N / 10);
+    sim_trace_reader_destroy(reader);
+    fclose(in);
+    free(text);
+    base_diag_fini(&diag);
+}
+
 static CU_TestInfo tests[] = {
     { "history and layout are those of the real code",
       history_and_layout_are_those_of_the_real_code },
+    { "a reader gives numbers again", a_reader_gives_numbers_again },
     CU_TEST_INFO_NULL,
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "sim/base/infile.h"
 #include "sim/base/log.h"
 #include "sim/base/units.h"
 #include "sim/base/xmem.h"
@@ -16,9 +15,11 @@
 #include "sim/study/replay_check.h"
 #include "sim/study/replay_report.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct {
     sim_options_t common;
@@ -205,7 +206,9 @@ static int play(const replay_options_t *o, const char *name, const sim_trace_t *
             code = row_code;
     }
     if (code != 2) {
-        sim_replay_report_t all = { name, trace, *device, rows, n };
+        sim_replay_report_t all = {
+            name, trace->n_calls, trace->n_blocks, trace->n_streams, *device, rows, n
+        };
         if (of != NULL)
             of->played = &rows[0].result;
         int report_code = report(o, &all, of);
@@ -253,81 +256,132 @@ static int play_snapshot(const replay_options_t *o, const char *name, const sim_
     return 2;
 }
 
-static int play_text(const replay_options_t *o, const char *name, const char *text, size_t len,
-                     const sim_device_config_t *device)
+/* All settings at once, call by call, so that the trace need not be held. */
+static int play_calls(const replay_options_t *o, const char *name, sim_trace_reader_t *reader,
+                      const sim_device_config_t *device, char **confs, size_t n_confs)
 {
-    sim_trace_t *trace;
-    base_diag_t diag;
-    base_diag_init(&diag);
-    base_status_t status = sim_trace_parse(name, text, len, &trace, &diag);
-    show(&diag);
-    base_diag_fini(&diag);
+    const sim_trace_t *trace = sim_trace_reader_trace(reader);
+    sim_replay_player_t *players = base_xcalloc(n_confs, sizeof(*players));
+    sim_replay_row_t *rows = base_xcalloc(n_confs, sizeof(*rows));
+    size_t n = 0, failed = 0;
+    base_err_t err;
+    base_status_t status = BASE_OK;
+    sim_call_t call;
+    for (; n < n_confs && status == BASE_OK; n += status == BASE_OK) {
+        failed = n;
+        status = sim_replay_begin(&players[n], trace, confs[n], device, &err);
+    }
+    while (status == BASE_OK && sim_trace_reader_next(reader, &call)) {
+        for (size_t i = 0; i < n && status == BASE_OK; i++) {
+            failed = i;
+            status = sim_replay_play(&players[i], &call, &err);
+        }
+    }
+    int code = status == BASE_OK && sim_trace_reader_finish(reader) ? 0 : 2;
     if (status != BASE_OK)
-        return 2;
-    int code = play(o, name, trace, device, NULL, NULL);
-    sim_trace_destroy(trace);
+        base_log(BASE_LOG_ERROR, "%s: settings \"%.200s\": %s", name, confs[failed], err.text);
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = (sim_replay_row_t){ .conf = confs[i], .result = sim_replay_finish(&players[i]) };
+        if (code == 0 && rows[i].result.n_ooms > 0)
+            code = 3;
+    }
+    if (code != 2) {
+        sim_replay_report_t all = { name,
+                                    trace->n_calls,
+                                    sim_trace_reader_n_allocations(reader),
+                                    trace->n_streams,
+                                    *device,
+                                    rows,
+                                    n };
+        int report_code = report(o, &all, NULL);
+        code = report_code != 0 ? report_code : code;
+    }
+    free(players);
+    free(rows);
     return code;
 }
 
-/* Standard input may be either; it is read once and looked at. */
-static int play_stdin(const replay_options_t *o, const sim_device_config_t *device)
+/* What was read to see what the file is. */
+typedef struct {
+    char bytes[2];
+    size_t n;
+} head_t;
+
+static int play_text(const replay_options_t *o, const char *name, FILE *in, const head_t *head,
+                     const sim_device_config_t *device)
 {
-    char *text;
-    size_t len;
+    base_diag_t diag;
+    base_diag_init(&diag);
+    size_t n_confs;
+    char **confs = list_confs(o, NULL, &n_confs);
+    sim_trace_reader_t *reader = sim_trace_reader_create(name, in, head->bytes, head->n, &diag);
+    int code = play_calls(o, name, reader, device, confs, n_confs);
+    show(&diag);
+    sim_trace_reader_destroy(reader);
+    free_confs(confs, n_confs);
+    base_diag_fini(&diag);
+    return code;
+}
+
+/* Standard input and pipes may be either; they are read once. */
+static int play_pipe(const replay_options_t *o, const char *name, FILE *in, const head_t *head,
+                     const sim_device_config_t *device)
+{
+    size_t n = head->n, cap = 1 << 16, got;
+    char *data = base_xcalloc(cap, 1);
+    sim_snapshot_t *snap;
     base_err_t err;
-    if (base_infile_read("-", SIZE_MAX / 4, &text, &len, &err) != BASE_OK) {
+    int code = 2;
+    memcpy(data, head->bytes, n);
+    do {
+        if (n == cap)
+            data = base_xrealloc(data, cap *= 2, 1);
+        got = fread(data + n, 1, cap - n, in);
+        n += got;
+    } while (got > 0);
+    if (sim_snapshot_parse(data, n, &snap, &err) == BASE_OK) {
+        code = play_snapshot(o, name, snap, device);
+        sim_snapshot_destroy(snap);
+    } else {
+        base_log(BASE_LOG_ERROR, "%s: %s", name, err.text);
+    }
+    free(data);
+    return code;
+}
+
+static int play_mapped(const replay_options_t *o, const char *path,
+                       const sim_device_config_t *device)
+{
+    sim_snapshot_t *snap;
+    base_err_t err;
+    if (sim_snapshot_read(path, &snap, &err) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", err.text);
         return 2;
     }
-    int code = 2;
-    sim_snapshot_t *snap;
-    if (!sim_pickle_detect(text, len)) {
-        code = play_text(o, "stdin", text, len, device);
-    } else if (sim_snapshot_parse(text, len, &snap, &err) == BASE_OK) {
-        code = play_snapshot(o, "stdin", snap, device);
-        sim_snapshot_destroy(snap);
-    } else {
-        base_log(BASE_LOG_ERROR, "stdin: %s", err.text);
-    }
-    free(text);
+    int code = play_snapshot(o, path, snap, device);
+    sim_snapshot_destroy(snap);
     return code;
 }
 
-static bool is_pickle(const char *path)
+static int play_path(const replay_options_t *o, const char *path, const sim_device_config_t *device)
 {
-    unsigned char head[2];
-    FILE *in = fopen(path, "rb");
-    if (in == NULL)
-        return false;
-    size_t n = fread(head, 1, sizeof(head), in);
-    fclose(in);
-    return sim_pickle_detect(head, n);
-}
-
-static int play_file(const replay_options_t *o, const char *path, const sim_device_config_t *device)
-{
-    int code;
-    if (is_pickle(path)) {
-        sim_snapshot_t *snap;
-        base_err_t err;
-        if (sim_snapshot_read(path, &snap, &err) != BASE_OK) {
-            base_log(BASE_LOG_ERROR, "%s", err.text);
-            return 2;
-        }
-        code = play_snapshot(o, path, snap, device);
-        sim_snapshot_destroy(snap);
-        return code;
-    }
-    sim_trace_t *trace;
-    base_diag_t diag;
-    base_diag_init(&diag);
-    base_status_t status = sim_trace_read(path, &trace, &diag);
-    show(&diag);
-    base_diag_fini(&diag);
-    if (status != BASE_OK)
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "stdin" : path;
+    FILE *in = is_stdin ? stdin : fopen(path, "rb");
+    struct stat st;
+    if (in == NULL) {
+        base_log(BASE_LOG_ERROR, "%s: %s", path, strerror(errno));
         return 2;
-    code = play(o, path, trace, device, NULL, NULL);
-    sim_trace_destroy(trace);
+    }
+    head_t head;
+    head.n = fread(head.bytes, 1, sizeof(head.bytes), in);
+    bool is_pickle = sim_pickle_detect(head.bytes, head.n);
+    bool is_file = !is_stdin && fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode);
+    int code = !is_pickle ? play_text(o, name, in, &head, device)
+               : is_file  ? play_mapped(o, path, device)
+                          : play_pipe(o, name, in, &head, device);
+    if (!is_stdin)
+        fclose(in);
     return code;
 }
 
@@ -342,8 +396,7 @@ static int replay(const replay_options_t *o)
     }
     if (!read_device(o, &device))
         return 2;
-    const char *path = o->common.operands[0];
-    return strcmp(path, "-") == 0 ? play_stdin(o, &device) : play_file(o, path, &device);
+    return play_path(o, o->common.operands[0], &device);
 }
 
 int sim_cmd_replay(int argc, char **argv)

@@ -13,9 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 4 };
+enum {
+    MAX_FIELDS = 4,
+    MAX_FREED_KEPT = 1 << 20,
+    MAX_LINE_BYTES = 16 << 20,
+    CHUNK_BYTES = 64 << 10
+};
 
-typedef enum { ID_ALIVE, ID_FREED } id_state_t;
+/* A forgotten ID is in no map, and its number can be given again. */
+typedef enum { ID_ALIVE, ID_FREED, ID_FORGOTTEN } id_state_t;
 
 /* Open addressing, from an ID as written to its number; at most half full. */
 typedef struct {
@@ -32,6 +38,10 @@ typedef struct {
     id_map_t map;
     uint32_t line;
     size_t n_errors;
+    bool forgets;    /* what was freed, when there are many */
+    uint32_t *spare; /* numbers of forgotten IDs */
+    size_t n_spare, spare_cap;
+    uint64_t n_allocations;
 } parser_t;
 
 typedef struct {
@@ -69,7 +79,33 @@ static void map_grow(parser_t *p)
     p->map.mask = p->map.mask * 2 + 1;
     p->map.slot = base_xcalloc(p->map.mask + 1, sizeof(*p->map.slot));
     for (uint32_t i = 0; i < p->trace->n_blocks; i++)
-        *map_slot(p, p->trace->ids[i]) = i + 1;
+        if (p->state[i] != ID_FORGOTTEN)
+            *map_slot(p, p->trace->ids[i]) = i + 1;
+}
+
+/* Take an ID out; those behind it that it has pushed on move up. */
+static void map_remove(parser_t *p, uint64_t id)
+{
+    size_t mask = p->map.mask, hole = (size_t)(map_slot(p, id) - p->map.slot);
+    for (size_t i = (hole + 1) & mask; p->map.slot[i] != 0; i = (i + 1) & mask) {
+        size_t home = hash(p->trace->ids[p->map.slot[i] - 1]) & mask;
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            p->map.slot[hole] = p->map.slot[i];
+            hole = i;
+        }
+    }
+    p->map.slot[hole] = 0;
+}
+
+static void forget(parser_t *p, uint32_t block)
+{
+    map_remove(p, p->trace->ids[block]);
+    p->state[block] = ID_FORGOTTEN;
+    if (p->n_spare == p->spare_cap) {
+        p->spare_cap = p->spare_cap == 0 ? 1024 : p->spare_cap * 2;
+        p->spare = base_xrealloc(p->spare, p->spare_cap, sizeof(*p->spare));
+    }
+    p->spare[p->n_spare++] = block;
 }
 
 /* Digits only, fits 64 bits. */
@@ -135,6 +171,14 @@ static bool want_new_id(parser_t *p, field_t field, uint32_t *block_p)
     if (*map_slot(p, id) != 0) {
         complain(p, "ID %" PRIu64 " was allocated before; IDs are not reused", id);
         return false;
+    }
+    p->n_allocations++;
+    if (p->n_spare > 0) {
+        *block_p = p->spare[--p->n_spare];
+        t->ids[*block_p] = id;
+        p->state[*block_p] = ID_ALIVE;
+        *map_slot(p, id) = *block_p + 1;
+        return true;
     }
     if (t->n_blocks == p->ids_cap) {
         p->ids_cap = p->ids_cap == 0 ? 64 : p->ids_cap * 2;
@@ -252,6 +296,8 @@ static bool parse_call(parser_t *p, sim_call_t *call, const field_t *f)
         if (!want_alive_id(p, f[1], &call->block))
             return false;
         p->state[call->block] = ID_FREED;
+        if (p->forgets && p->trace->n_blocks > MAX_FREED_KEPT)
+            forget(p, call->block);
         return true;
     case SIM_CALL_RECORD_STREAM:
         return want_alive_id(p, f[1], &call->block) && want_stream(p, f[2], &call->stream);
@@ -274,29 +320,32 @@ static void add_call(parser_t *p, const sim_call_t *call)
     t->calls[t->n_calls++] = *call;
 }
 
-static void parse_line(parser_t *p, const char *at, const char *end)
+/* False: no call in it. */
+static bool parse_line(parser_t *p, const char *at, const char *end, sim_call_t *call_p)
 {
     field_t fields[MAX_FIELDS + 1] = { 0 };
     int n = split_fields(at, end, fields), k = 0;
     if (n == 0 || fields[0].at[0] == '#')
-        return;
+        return false;
     const int n_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
     while (k < n_kinds && kinds[k].letter != fields[0].at[0])
         k++;
     if (k == n_kinds || fields[0].len != 1) {
         complain(p, "unknown call '%.*s'; known: a f R y Y e r A c m s",
                  (int)(fields[0].len < 40 ? fields[0].len : 40), fields[0].at);
-        return;
+        return false;
     }
     if (kinds[k].n_fields != 0 && n != kinds[k].n_fields) {
         complain(p, "%d words, not %d: %s", n, kinds[k].n_fields, kinds[k].usage);
-        return;
+        return false;
     }
     sim_call_t call = { .kind = kinds[k].kind, .line = p->line };
     if (call.kind == SIM_CALL_CONFIGURE)
         call.conf = keep_text(p, fields[0].at + 1, end);
-    if (parse_call(p, &call, fields))
-        add_call(p, &call);
+    if (!parse_call(p, &call, fields))
+        return false;
+    *call_p = call;
+    return true;
 }
 
 base_status_t sim_trace_parse(const char *name, const char *text, size_t len, sim_trace_t **trace_p,
@@ -319,7 +368,9 @@ base_status_t sim_trace_parse(const char *name, const char *text, size_t len, si
             break;
         }
         p.line++;
-        parse_line(&p, at, eol != NULL ? eol : end);
+        sim_call_t call;
+        if (parse_line(&p, at, eol != NULL ? eol : end, &call))
+            add_call(&p, &call);
         at = eol != NULL ? eol + 1 : end;
     }
     p.trace->n_lines = p.line;
@@ -384,4 +435,135 @@ void sim_trace_destroy(sim_trace_t *trace)
     free(trace->streams);
     free(trace->text);
     free(trace);
+}
+
+/* ---- as it is played ---- */
+
+struct sim_trace_reader {
+    parser_t p;
+    FILE *in;
+    char *buffer; /* bytes at..end are not handed out yet */
+    size_t at, end, cap;
+    bool is_over; /* nothing follows what is in the buffer */
+};
+
+sim_trace_reader_t *sim_trace_reader_create(const char *name, FILE *in, const char *head,
+                                            size_t n_head, base_diag_t *diag)
+{
+    sim_trace_reader_t *r = base_xcalloc(1, sizeof(*r));
+    r->in = in;
+    r->cap = CHUNK_BYTES;
+    r->buffer = base_xcalloc(r->cap, 1);
+    memcpy(r->buffer, head, n_head);
+    r->end = n_head;
+    r->p = (parser_t){ .name = name, .diag = diag, .map = { .mask = 63 }, .forgets = true };
+    r->p.trace = base_xcalloc(1, sizeof(*r->p.trace));
+    r->p.map.slot = base_xcalloc(r->p.map.mask + 1, sizeof(*r->p.map.slot));
+    return r;
+}
+
+/* Fill what is free of the buffer; when nothing is, it grows. */
+static void read_more(sim_trace_reader_t *r)
+{
+    memmove(r->buffer, r->buffer + r->at, r->end - r->at);
+    r->end -= r->at;
+    r->at = 0;
+    if (r->end == r->cap) {
+        r->cap *= 2;
+        r->buffer = base_xrealloc(r->buffer, r->cap, 1);
+    }
+    size_t n = fread(r->buffer + r->end, 1, r->cap - r->end, r->in);
+    r->end += n;
+    r->is_over = n == 0;
+    if (n == 0 && ferror(r->in)) {
+        r->p.n_errors++;
+        base_diag_add(r->p.diag, "%s: %s", r->p.name, strerror(errno));
+    }
+}
+
+/* The next line, without its end. */
+static bool next_line(sim_trace_reader_t *r, const char **line_p, const char **end_p)
+{
+    size_t looked = 0;
+    for (;;) {
+        const char *line = r->buffer + r->at;
+        const char *eol = memchr(line + looked, '\n', r->end - r->at - looked);
+        if (eol != NULL || (r->is_over && r->at < r->end)) {
+            *line_p = line;
+            *end_p = eol != NULL ? eol : r->buffer + r->end;
+            r->at = (size_t)(*end_p - r->buffer) + (eol != NULL);
+            return true;
+        }
+        looked = r->end - r->at;
+        if (r->is_over)
+            return false;
+        if (looked >= MAX_LINE_BYTES) {
+            r->p.line++;
+            complain(&r->p, "a line longer than %d bytes", MAX_LINE_BYTES);
+            return false;
+        }
+        read_more(r);
+    }
+}
+
+/* What the parser cannot take; the rest is not read then. */
+static bool is_readable(parser_t *p, const char *line, const char *end)
+{
+    if (memchr(line, '\0', (size_t)(end - line)) != NULL) {
+        p->n_errors++;
+        base_diag_add(p->diag, "%s: binary file, not a trace", p->name);
+        return false;
+    }
+    if (p->line == UINT32_MAX)
+        complain(p, "more than %" PRIu32 " lines", UINT32_MAX);
+    return p->line < UINT32_MAX;
+}
+
+bool sim_trace_reader_next(sim_trace_reader_t *r, sim_call_t *call_p)
+{
+    parser_t *p = &r->p;
+    const char *line, *end;
+    while (!base_diag_is_full(p->diag) && next_line(r, &line, &end) && is_readable(p, line, end)) {
+        p->line++;
+        p->text_len = 0;
+        p->trace->text = base_xrealloc(p->trace->text, (size_t)(end - line) + 1, 1);
+        if (!parse_line(p, line, end, call_p) || p->n_errors > 0)
+            continue;
+        p->trace->n_calls++;
+        p->trace->n_lines = p->line;
+        return true;
+    }
+    r->is_over = true;
+    r->at = r->end;
+    return false;
+}
+
+const sim_trace_t *sim_trace_reader_trace(const sim_trace_reader_t *r)
+{
+    return r->p.trace;
+}
+
+uint64_t sim_trace_reader_n_allocations(const sim_trace_reader_t *r)
+{
+    return r->p.n_allocations;
+}
+
+bool sim_trace_reader_finish(sim_trace_reader_t *r)
+{
+    parser_t *p = &r->p;
+    if (p->trace->n_calls == 0 && p->n_errors == 0) {
+        p->n_errors++;
+        base_diag_add(p->diag, "%s: there is no allocator call in it", p->name);
+    }
+    return p->n_errors == 0;
+}
+
+void sim_trace_reader_destroy(sim_trace_reader_t *r)
+{
+    sim_trace_destroy(r->p.trace);
+    free(r->p.state);
+    free(r->p.map.slot);
+    free(r->p.spare);
+    free(r->buffer);
+    free(r);
 }

@@ -17,8 +17,10 @@
 #include "sim/base/diag.h"
 #include "sim/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum {
     SIM_CALL_ALLOC,
@@ -72,5 +74,28 @@ base_status_t sim_trace_parse(const char *name, const char *text, size_t len, si
 base_status_t sim_trace_read(const char *path, sim_trace_t **trace_p, base_diag_t *diag);
 
 void sim_trace_destroy(sim_trace_t *trace);
+
+/* A trace of any length, read as it is played: memory is bounded by the allocations that are alive.
+ * Numbers of allocations (`block` of a call) are given again once many were freed, and IDs may then
+ * come again too. */
+typedef struct sim_trace_reader sim_trace_reader_t;
+
+/* `in` and `diag` are borrowed; `name` is for messages; `head`, at most SIM_TRACE_HEAD bytes, was
+ * read from `in` already. */
+enum { SIM_TRACE_HEAD = 64 };
+sim_trace_reader_t *sim_trace_reader_create(const char *name, FILE *in, const char *head,
+                                            size_t n_head, base_diag_t *diag);
+
+/* The next call; its settings are valid until the one after it. False at the end, and after a bad
+ * line, when all further bad lines have been named in `diag`. */
+bool sim_trace_reader_next(sim_trace_reader_t *reader, sim_call_t *call_p);
+
+/* IDs and streams so far, and counts; calls[] stays empty. */
+const sim_trace_t *sim_trace_reader_trace(const sim_trace_reader_t *reader);
+uint64_t sim_trace_reader_n_allocations(const sim_trace_reader_t *reader);
+
+/* At the end: whether every line was a call and there was one at all; if not, `diag` says why. */
+bool sim_trace_reader_finish(sim_trace_reader_t *reader);
+void sim_trace_reader_destroy(sim_trace_reader_t *reader);
 
 #endif

@@ -7,6 +7,14 @@
 
 #include <stdlib.h>
 
+static void make_room(sim_replay_t *replay, uint32_t n)
+{
+    replay->blocks = base_xrealloc(replay->blocks, n, sizeof(*replay->blocks));
+    for (uint32_t i = replay->n_blocks; i < n; i++)
+        replay->blocks[i] = SIM_BLOCK_NONE;
+    replay->n_blocks = n;
+}
+
 base_status_t sim_replay_open(sim_replay_t *replay, const sim_trace_t *trace, sim_device_t *device,
                               const char *conf, base_err_t *err)
 {
@@ -15,9 +23,7 @@ base_status_t sim_replay_open(sim_replay_t *replay, const sim_trace_t *trace, si
     if (status != BASE_OK)
         return status;
     *replay = (sim_replay_t){ .trace = trace, .device = device, .alloc = alloc };
-    replay->blocks = base_xcalloc(trace->n_blocks, sizeof(*replay->blocks));
-    for (uint32_t i = 0; i < trace->n_blocks; i++)
-        replay->blocks[i] = SIM_BLOCK_NONE;
+    make_room(replay, trace->n_blocks);
     return BASE_OK;
 }
 
@@ -33,6 +39,9 @@ base_status_t sim_replay_step(sim_replay_t *replay, const sim_call_t *call, base
     const uint64_t *streams = replay->trace->streams;
     switch ((sim_call_kind_t)call->kind) {
     case SIM_CALL_ALLOC:
+        if (call->block >= replay->n_blocks)
+            make_room(replay, call->block < 1024 ? 1024 : 2 * call->block);
+        replay->blocks[call->block] = SIM_BLOCK_NONE;
         if (!sim_alloc_malloc(alloc, streams[call->stream], call->bytes,
                               &replay->blocks[call->block]))
             return BASE_ERR_DEVICE_OOM;
@@ -96,44 +105,62 @@ static void note_oom(sim_replay_result_t *r, const sim_replay_t *replay, const s
     r->first_oom = *sim_alloc_last_oom(replay->alloc);
 }
 
+base_status_t sim_replay_begin(sim_replay_player_t *player, const sim_trace_t *trace,
+                               const char *conf, const sim_device_config_t *config, base_err_t *err)
+{
+    *player = (sim_replay_player_t){ .sets_up = false };
+    sim_device_t *device = sim_device_create_synthetic(config);
+    base_status_t status = sim_replay_open(&player->replay, trace, device, conf, err);
+    if (status != BASE_OK)
+        sim_device_destroy(device);
+    return status;
+}
+
+base_status_t sim_replay_play(sim_replay_player_t *player, const sim_call_t *call, base_err_t *err)
+{
+    sim_replay_t *replay = &player->replay;
+    sim_replay_result_t *r = &player->result;
+    base_err_t cause;
+    if (player->sets_up && call->line > 0)
+        observe(r, replay->alloc, 0); /* what the trace begins with */
+    player->sets_up = call->line == 0;
+    if (call->kind == SIM_CALL_RESET_ACCUMULATED)
+        player->retries_reset += sim_alloc_stats(replay->alloc)->num_alloc_retries;
+    base_status_t status = sim_replay_step(replay, call, &cause);
+    if (status == BASE_ERR_DEVICE_OOM)
+        note_oom(r, replay, call);
+    else if (status != BASE_OK)
+        return base_err_set(err, status, "line %u: %s", (unsigned)call->line, cause.text);
+    if (call->line > 0)
+        observe(r, replay->alloc, call->line);
+    return BASE_OK;
+}
+
+sim_replay_result_t sim_replay_finish(sim_replay_player_t *player)
+{
+    sim_replay_t *replay = &player->replay;
+    sim_replay_result_t r = player->result;
+    r.n_retries = player->retries_reset + sim_alloc_stats(replay->alloc)->num_alloc_retries;
+    r.n_device_alloc = sim_device_calls(replay->device)->n_malloc;
+    r.n_device_free = sim_device_calls(replay->device)->n_free;
+    r.end_allocated_bytes = sim_alloc_allocated_bytes(replay->alloc);
+    r.end_reserved_bytes = sim_alloc_reserved_bytes(replay->alloc);
+    sim_replay_close(replay);
+    sim_device_destroy(replay->device);
+    return r;
+}
+
 base_status_t sim_replay_run(const sim_trace_t *trace, const char *conf,
                              const sim_device_config_t *config, sim_replay_result_t *result,
                              base_err_t *err)
 {
-    sim_device_t *device = sim_device_create_synthetic(config);
-    sim_replay_t replay;
-    sim_replay_result_t r = { 0 };
-    base_status_t status = sim_replay_open(&replay, trace, device, conf, err);
-    if (status != BASE_OK) {
-        sim_device_destroy(device);
+    sim_replay_player_t player;
+    base_status_t status = sim_replay_begin(&player, trace, conf, config, err);
+    if (status != BASE_OK)
         return status;
-    }
-    uint64_t retries_reset = 0; /* retries before the trace set the counters to zero */
-    for (size_t i = 0; i < trace->n_calls && status == BASE_OK; i++) {
-        const sim_call_t *call = &trace->calls[i];
-        if (i > 0 && call->line > 0 && trace->calls[i - 1].line == 0)
-            observe(&r, replay.alloc, 0); /* what the trace begins with */
-        if (call->kind == SIM_CALL_RESET_ACCUMULATED)
-            retries_reset += sim_alloc_stats(replay.alloc)->num_alloc_retries;
-        base_err_t cause;
-        status = sim_replay_step(&replay, call, &cause);
-        if (status == BASE_ERR_DEVICE_OOM) {
-            note_oom(&r, &replay, call);
-            status = BASE_OK;
-        } else if (status != BASE_OK) {
-            base_err_set(err, status, "line %u: %s", (unsigned)call->line, cause.text);
-        }
-        if (call->line > 0)
-            observe(&r, replay.alloc, call->line);
-    }
-    const sim_alloc_stats_t *stats = sim_alloc_stats(replay.alloc);
-    r.n_retries = retries_reset + stats->num_alloc_retries;
-    r.n_device_alloc = sim_device_calls(device)->n_malloc;
-    r.n_device_free = sim_device_calls(device)->n_free;
-    r.end_allocated_bytes = sim_alloc_allocated_bytes(replay.alloc);
-    r.end_reserved_bytes = sim_alloc_reserved_bytes(replay.alloc);
-    sim_replay_close(&replay);
-    sim_device_destroy(device);
+    for (size_t i = 0; i < trace->n_calls && status == BASE_OK; i++)
+        status = sim_replay_play(&player, &trace->calls[i], err);
+    sim_replay_result_t r = sim_replay_finish(&player);
     if (status == BASE_OK)
         *result = r;
     return status;

@@ -13,6 +13,7 @@ typedef struct {
     sim_device_t *device;     /* borrowed */
     sim_alloc_t *alloc;
     sim_block_t *blocks; /* by number of the allocation; SIM_BLOCK_NONE = failed or of 0 bytes */
+    uint32_t n_blocks;   /* room in blocks[], which grows with the numbers */
 } sim_replay_t;
 
 /* `conf` as sim_alloc_create(). On failure nothing needs closing. */
@@ -37,6 +38,23 @@ typedef struct {
     uint64_t end_allocated_bytes, end_reserved_bytes;
     uint64_t n_device_alloc, n_device_free;
 } sim_replay_result_t;
+
+/* A playing that keeps account: begin, play each call, finish. */
+typedef struct {
+    sim_replay_t replay;
+    sim_replay_result_t result;
+    uint64_t retries_reset; /* retries before the trace set the counters to zero */
+    bool sets_up;           /* the calls so far were of line 0 */
+} sim_replay_player_t;
+
+/* `trace` has the IDs and streams of the calls that follow. Fails as sim_replay_open(). */
+base_status_t sim_replay_begin(sim_replay_player_t *player, const sim_trace_t *trace,
+                               const char *conf, const sim_device_config_t *config,
+                               base_err_t *err);
+/* Failed allocations are counted. BASE_ERR_INVAL, BASE_ERR_UNSUPPORTED: err names the line. */
+base_status_t sim_replay_play(sim_replay_player_t *player, const sim_call_t *call, base_err_t *err);
+/* The result, and the end of the player. */
+sim_replay_result_t sim_replay_finish(sim_replay_player_t *player);
 
 /* Play the whole trace on a new synthetic device; calls of line 0 only set up what the trace begins
  * with, peaks are not looked for in them; failed allocations are left out and counted.

@@ -75,8 +75,8 @@ void sim_replay_print(const sim_replay_report_t *report, FILE *out)
         size_t len = strlen(row_name(&report->rows[i], name));
         width = len > width ? len : width;
     }
-    fprintf(out, "%s: %zu calls, %" PRIu32 " allocations, %" PRIu32 " streams\n", report->name,
-            report->trace->n_calls, report->trace->n_blocks, report->trace->n_streams);
+    fprintf(out, "%s: %" PRIu64 " calls, %" PRIu64 " allocations, %" PRIu32 " streams\n",
+            report->name, report->n_calls, report->n_allocations, report->n_streams);
     if (report->device.usable_bytes == SIM_DEVICE_MAX_BYTES)
         fprintf(out, "device: without bound, addresses %s\n\n",
                 sim_addresses_name(report->device.addresses));
@@ -149,8 +149,8 @@ json_t *sim_replay_json(const sim_replay_report_t *report)
     json_t *root = json_object(), *device = json_object(), *rows = json_array();
     json_object_set_new(root, "schema", json_string("mbsim.replay/1"));
     json_object_set_new(root, "trace", json_string(report->name));
-    json_object_set_new(root, "n_calls", integer(report->trace->n_calls));
-    json_object_set_new(root, "n_allocations", integer(report->trace->n_blocks));
+    json_object_set_new(root, "n_calls", integer(report->n_calls));
+    json_object_set_new(root, "n_allocations", integer(report->n_allocations));
     json_object_set_new(device, "total_bytes", integer(report->device.total_bytes));
     json_object_set_new(device, "usable_bytes", integer(report->device.usable_bytes));
     json_object_set_new(device, "addresses",

@@ -15,8 +15,9 @@ typedef struct {
 } sim_replay_row_t;
 
 typedef struct {
-    const char *name; /* of the trace */
-    const sim_trace_t *trace;
+    const char *name;                /* of the trace */
+    uint64_t n_calls, n_allocations; /* of the trace */
+    uint32_t n_streams;
     sim_device_config_t device;
     const sim_replay_row_t *rows;
     size_t n_rows;
