@@ -280,7 +280,8 @@ static void make_experts(maker_t *m)
     maybe(m, 30, "moe_router_dtype", "fp32");
     maybe(m, 20, "moe_latent_size", "24");
     maybe(m, 20, "moe_layer_freq", "2");
-    maybe(m, 30, "moe_imbalance", "1.3");
+    if (chance(m, 30) && ep > 1)
+        set(m, "moe_imbalance", "1.3");
 }
 
 static void make_latent_attention(maker_t *m)
@@ -326,7 +327,7 @@ static void make_offload(maker_t *m)
                                            "attn_norm mlp_norm expert_fc1 moe_act" };
     if (chance(m, 10) && m->pp == 1)
         set_count(m, "cpu_offloading_num_layers", 1);
-    else if (chance(m, 20)) {
+    else if (chance(m, 20) && m->s->recompute_granularity != SIM_RECOMPUTE_FULL) {
         set(m, "fine_grained_activation_offloading", "true");
         set(m, "offload_modules", modules[random_below(&m->r, 3)]);
         set_count(m, "min_offloaded_tensor_size", PICK(m, 1, 1000, 100000));
@@ -501,8 +502,8 @@ static void make_schedule(maker_t *m)
         maybe(m, 30, "overlap_dispatch_backward_with_experts_wgrad", "true"))
         return;
     if (m->pp == 1 || m->vpp > 1 || s->pipeline_model_parallel_layout != NULL ||
-        s->hybrid_layer_pattern != NULL || s->use_megatron_fsdp ||
-        s->peft_scheme != SIM_PEFT_NONE || s->mtp_num_layers > 0 ||
+        s->hybrid_layer_pattern != NULL || s->cuda_graph_impl != SIM_GRAPHS_NONE ||
+        s->use_megatron_fsdp || s->peft_scheme != SIM_PEFT_NONE || s->mtp_num_layers > 0 ||
         s->fine_grained_activation_offloading || s->account_for_embedding_in_pipeline_split ||
         s->account_for_loss_in_pipeline_split || !chance(m, 50))
         return;
