@@ -153,6 +153,81 @@ static coll_range_t ring_alone(const coll_nccl_comm_t *comm)
     return exactly(inside + leaving * pair_sum(net) - base_u64_min(leaving * pair_sum(in), inside));
 }
 
+/* ---- the double binary tree over the nodes: ncclGetBtree(), ncclGetDtree() of graph/trees.cc ----
+ */
+
+enum { MAX_NEIGHBOURS = 3 };
+
+/* Parent and children of `node` in the first tree over n nodes; returns how many. */
+static uint32_t first_tree(uint32_t n, uint32_t node, uint32_t neighbours[static MAX_NEIGHBOURS])
+{
+    uint32_t found = 0, bit = 1;
+    while (bit < n && (node & bit) == 0)
+        bit <<= 1;
+    if (node == 0) {
+        if (n > 1)
+            neighbours[found++] = bit >> 1;
+        return found;
+    }
+    uint32_t up = (node ^ bit) | (bit << 1);
+    neighbours[found++] = up < n ? up : node ^ bit;
+    uint32_t low = bit >> 1;
+    if (low > 0)
+        neighbours[found++] = node - low;
+    while (low > 0 && node + low >= n)
+        low >>= 1;
+    if (low > 0)
+        neighbours[found++] = node + low;
+    return found;
+}
+
+/* The second one is the first turned round, or for an odd number of nodes shifted by one. */
+static uint32_t second_tree(uint32_t n, uint32_t node, uint32_t neighbours[static MAX_NEIGHBOURS])
+{
+    bool is_odd = n % 2 == 1;
+    uint32_t found = first_tree(n, is_odd ? (node + n - 1) % n : n - 1 - node, neighbours);
+    for (uint32_t i = 0; i < found; i++)
+        neighbours[i] = is_odd ? (neighbours[i] + 1) % n : n - 1 - neighbours[i];
+    return found;
+}
+
+/* Neighbours of the rank's node in both trees together. Each tree has half of the channels. */
+static uint32_t both_degrees(const coll_spread_t *s)
+{
+    uint32_t neighbours[MAX_NEIGHBOURS];
+    return first_tree(s->n_nodes, s->node, neighbours) +
+           second_tree(s->n_nodes, s->node, neighbours);
+}
+
+/* Whether this rank has channels of both trees alike. */
+static bool is_place_known(const coll_nccl_comm_t *comm)
+{
+    return comm->spread.is_placed && comm->spread.n_nodes > 1 &&
+           comm->channels.coll / comm->spread.n_local % 2 == 0;
+}
+
+/* Of one rank a node: bytes for its neighbours in the ring that it does not have in the trees. */
+static uint64_t ring_neighbours_beside_trees(const coll_nccl_comm_t *comm)
+{
+    const coll_spread_t *s = &comm->spread;
+    coll_pair_t net = net_pair(comm);
+    uint32_t next = (s->node + 1) % s->n_nodes;
+    uint32_t prev = (s->node + s->n_nodes - 1) % s->n_nodes;
+    uint64_t bytes = 0;
+    for (int tree = 0; tree < 2; tree++) {
+        uint32_t neighbours[MAX_NEIGHBOURS];
+        uint32_t n = tree == 0 ? first_tree(s->n_nodes, s->node, neighbours)
+                               : second_tree(s->n_nodes, s->node, neighbours);
+        bool has_next = false, has_prev = false;
+        for (uint32_t i = 0; i < n; i++) {
+            has_next = has_next || neighbours[i] == next;
+            has_prev = has_prev || neighbours[i] == prev;
+        }
+        bytes += (has_next ? 0 : net.send) + (has_prev ? 0 : net.recv);
+    }
+    return comm->channels.coll / 2 * bytes;
+}
+
 /* A double binary tree over the nodes, a chain within each. Neighbours over the network: 1 of a
  * leaf, up to 2 in the mean of both trees. */
 static coll_range_t tree_alone(const coll_nccl_comm_t *comm)
@@ -162,9 +237,13 @@ static coll_range_t tree_alone(const coll_nccl_comm_t *comm)
     uint64_t w = pair_sum(node_pair(comm)), x = pair_sum(net_pair(comm));
     uint64_t chain = coll_nccl_link(comm->nccl, s) == COLL_LINK_PAIRS ? s->n_linked : s->n_local;
     uint64_t inside = 2 * c * w * (chain - 1) / chain;
+    if (s->n_nodes == 1 && s->is_placed && s->place == 0) /* the chain begins here */
+        return exactly(c * w);
     if (s->n_nodes == 1)
         return (coll_range_t){ inside, chain > 2 ? c * w : inside, chain > 2 ? 2 * c * w : inside };
     uint64_t one = c * x / s->n_local;
+    if (is_place_known(comm))
+        return exactly(inside + one * both_degrees(s) / 2);
     uint64_t most = s->n_nodes > 2 ? 2 * one : one;
     return (coll_range_t){ inside + 2 * one * (s->n_nodes - 1) / s->n_nodes, inside + one,
                            inside + most };
@@ -184,6 +263,8 @@ static coll_range_t ring_beside_tree(const coll_nccl_comm_t *comm)
         return coll_nccl_link(comm->nccl, s) == COLL_LINK_PAIRS
                    ? exactly(0)
                    : (coll_range_t){ c * w / s->n_local, 0, c * base_u64_max(in.send, in.recv) };
+    if (s->n_local == 1 && is_place_known(comm))
+        return exactly(ring_neighbours_beside_trees(comm));
     if (s->n_local == 1)
         return (coll_range_t){ c * x / 2, c * x / 4, c * x * 3 / 4 };
     if (s->n_local == 2)
@@ -225,6 +306,8 @@ static coll_range_t nvls_tree_net(const coll_nccl_comm_t *comm)
         ring = comm->channels.coll * x / (2 * s->n_local);
     uint64_t mean = 2 * (all - base_u64_min(tree, all)) * (s->n_nodes - 1) / s->n_nodes;
     uint64_t least = all - base_u64_min(tree, all);
+    if (is_place_known(comm))
+        return exactly(minus(least * both_degrees(s) / 2, ring));
     uint64_t most = s->n_nodes > 2 ? 2 * least : least;
     return (coll_range_t){ minus(mean, ring), minus(least, ring), minus(most, ring) };
 }
@@ -263,6 +346,8 @@ static coll_range_t connect_tree(const coll_nccl_comm_t *comm)
         /* The chain's other direction: of the first rank the way up, of the last the way down. */
         coll_pair_t in = node_pair(comm);
         uint64_t c = comm->channels.coll, w = pair_sum(in), n = comm->spread.n_local;
+        if (comm->spread.is_placed && comm->spread.place == 0)
+            return exactly(c * in.recv);
         return (coll_range_t){ c * w * (n - 1) / n, c * base_u64_min(in.send, in.recv), c * w };
     }
     coll_range_t ring = ring_alone(comm), more = ring_beside_tree(comm);
@@ -404,6 +489,8 @@ static coll_range_t connect_peers(coll_nccl_comm_t *comm, const coll_peers_t *pe
         uint32_t senders = peers->send_net == 0    ? 0
                            : all && uses_pxn(comm) ? comm->spread.n_local
                                                    : 1;
+        if (!all && uses_pxn(comm))
+            senders += peers->foreign_senders;
         bytes += pool_bytes(comm) * (raise(&comm->n_send_pools, senders) +
                                      raise(&comm->n_recv_pools, peers->recv_net > 0));
     }
@@ -422,7 +509,7 @@ coll_range_t coll_nccl_comm_use(coll_nccl_comm_t *comm, coll_op_t op, uint64_t m
     uint32_t linked =
         coll_nccl_link(comm->nccl, s) == COLL_LINK_PCIE ? s->n_local - 1 : s->n_linked - 1;
     uint32_t far = s->n_ranks - s->n_local;
-    coll_peers_t everyone = { linked, linked, far, far };
+    coll_peers_t everyone = { linked, linked, far, far, 0 };
     return connect_peers(comm, &everyone, true);
 }
 

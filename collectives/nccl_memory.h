@@ -102,6 +102,10 @@ const char *coll_op_name(coll_op_t op);
 typedef struct {
     uint32_t send_linked, recv_linked;
     uint32_t send_net, recv_net;
+    /* Other ranks of the node whose messages leave through this GPU, because it is near the NIC of
+     * the receiver's place (PXN); none where peers have the same place in their nodes, as those of
+     * a pipeline do. */
+    uint32_t foreign_senders;
 } coll_peers_t;
 
 /* A communicator on one rank. */

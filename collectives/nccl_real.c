@@ -271,7 +271,10 @@ static void note(coll_nccl_real_t *r, member_t *m, const coll_plan_step_t *step,
                            .index = (uint32_t)(step - r->plan.steps) };
     s.real_bytes = (int64_t)m->free_before - (int64_t)free_after;
     if (m->use == NULL) {
-        coll_nccl_comm_init(model, &r->setup.nccl, &own->spread);
+        const coll_plan_comm_t *comm = &r->plan.comms[step->comm];
+        coll_spread_t spread = own->spread;
+        coll_spread_place(&spread, &r->setup.nccl.machine, comm->ranks, comm->n, m->rank);
+        coll_nccl_comm_init(model, &r->setup.nccl, &spread);
         s.model_bytes = model->bytes.bytes;
     } else {
         s.model_bytes =

@@ -101,6 +101,25 @@ coll_spread_t coll_spread_of_shape(const coll_machine_t *machine, const topo_gro
     return c.spread;
 }
 
+void coll_spread_place(coll_spread_t *spread, const coll_machine_t *machine, const uint32_t *ranks,
+                       size_t n, uint32_t rank)
+{
+    spread->is_placed = true;
+    spread->node = spread->place = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool is_first = true; /* of its node */
+        for (size_t k = 0; k < i && is_first; k++)
+            is_first = !coll_same_node(machine, ranks[k], ranks[i]);
+        if (coll_same_node(machine, ranks[i], rank)) {
+            if (ranks[i] == rank)
+                return;
+            spread->place++;
+        } else if (is_first && spread->place == 0) {
+            spread->node++;
+        }
+    }
+}
+
 coll_spread_t coll_spread_of_list(const coll_machine_t *machine, const uint32_t *ranks, size_t n,
                                   uint32_t rank)
 {

@@ -46,7 +46,9 @@ static coll_nccl_t b200(uint32_t version)
 /* `nodes` x `local` ranks. */
 static coll_spread_t spread(uint32_t nodes, uint32_t local)
 {
-    return (coll_spread_t){ nodes * local, nodes, local, local };
+    return (coll_spread_t){
+        .n_ranks = nodes * local, .n_nodes = nodes, .n_local = local, .n_linked = local
+    };
 }
 
 static coll_nccl_comm_t make(const coll_nccl_t *n, uint32_t nodes, uint32_t local)
@@ -79,7 +81,7 @@ static uint64_t all_to_all(coll_nccl_comm_t *comm)
 
 static uint64_t exchange(coll_nccl_comm_t *comm, uint32_t linked, uint32_t net)
 {
-    coll_peers_t peers = { linked, linked, net, net };
+    coll_peers_t peers = { linked, linked, net, net, 0 };
     return coll_nccl_comm_use(comm, COLL_OP_SEND_RECV, 0, &peers).bytes;
 }
 
@@ -98,7 +100,9 @@ static coll_range_t step(coll_nccl_comm_t *comm, const char *text)
     coll_peers_t peers = { .send_linked = s->n_local > 1,
                            .recv_linked = s->n_local > 1 && s->n_nodes == 1,
                            .send_net = s->n_nodes > 1 && s->n_local == 1,
-                           .recv_net = s->n_nodes > 1 };
+                           .recv_net = s->n_nodes > 1,
+                           /* The last rank of the node sends to the first of the next one. */
+                           .foreign_senders = s->n_nodes > 1 && s->n_local > 1 };
     return coll_nccl_comm_use(comm, COLL_OP_SEND_RECV, bytes, &peers);
 }
 
@@ -115,7 +119,9 @@ static void every_measured_step_is_within_its_bounds(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(in);
     char line[256], version[16], node[16], what[32];
     coll_nccl_t nccl = { 0 };
-    coll_nccl_comm_t comm = { 0 };
+    coll_nccl_comm_t comm = { 0 }, first_rank = { 0 };
+    coll_range_t of_first;
+    const uint32_t zero = 0;
     unsigned n_rows = 0, n_equal = 0;
     while (fgets(line, sizeof(line), in) != NULL) {
         unsigned ranks, local;
@@ -130,15 +136,23 @@ static void every_measured_step_is_within_its_bounds(void)
         coll_range_t got;
         if (strcmp(what, "init") == 0) {
             nccl = h100(coll_nccl_version_parse(version));
-            comm = make(&nccl, (ranks + local - 1) / local, ranks < local ? ranks : local);
+            coll_spread_t at = spread((ranks + local - 1) / local, ranks < local ? ranks : local);
+            coll_nccl_comm_init(&comm, &nccl, &at);
             got = comm.bytes;
+            /* The first rank alone, whose place in NCCL's trees is known. */
+            coll_spread_place(&at, &nccl.machine, &zero, 1, 0);
+            coll_nccl_comm_init(&first_rank, &nccl, &at);
+            of_first = first_rank.bytes;
         } else {
             got = step(&comm, what);
+            of_first = step(&first_rank, what);
         }
         n_rows++;
-        n_equal += (double)got.bytes == first * (double)BASE_MIB;
-        /* What another rank's NIC makes this GPU hold in a sparse pattern (PXN), which rank 0 has,
-         * is not a matter of the rank's own peers. */
+        n_equal += (double)of_first.bytes == first * (double)BASE_MIB;
+        if ((double)of_first.bytes != first * (double)BASE_MIB)
+            printf("# %s %u x %u %s: rank 0 %g, model %g\n", version, ranks, local, what, first,
+                   sum_of(of_first.bytes));
+        /* Which ranks send through this GPU differs from rank to rank. */
         bool foreign = strncmp(what, "ring:", 5) == 0 && ranks == 16;
         double low = sum_of(got.low), high = sum_of(got.high);
         bool inside =
@@ -163,7 +177,8 @@ static void every_measured_step_is_within_its_bounds(void)
     fclose(in);
     printf("# %u rows, %u equal to rank 0\n", n_rows, n_equal);
     CU_ASSERT_EQUAL(n_rows, 232);
-    CU_ASSERT(n_equal >= 205);
+    /* The other four depend on the order of eight ranks in their node along rings and trees. */
+    CU_ASSERT_EQUAL(n_equal, 228);
 }
 
 static void every_layout_has_its_closed_form(void)
@@ -375,6 +390,100 @@ static void without_cumem_all_is_connected_at_once(void)
     CU_ASSERT(comm.bytes.bytes >= MIB(1140) && comm.bytes.bytes <= MIB(1156) * 110 / 100);
 }
 
+static void trees_have_all_their_edges(void)
+{
+    coll_nccl_t n = h100(22809);
+    n.algos = COLL_ALGO_TREE;
+    for (uint32_t nodes = 3; nodes <= 65; nodes++) {
+        uint64_t sum = 0;
+        coll_nccl_comm_t any = make(&n, nodes, 1);
+        coll_range_t bounds = small_reduce(&any);
+        for (uint32_t node = 0; node < nodes; node++) {
+            coll_spread_t s = spread(nodes, 1);
+            coll_nccl_comm_t comm;
+            s.is_placed = true;
+            s.node = node;
+            coll_nccl_comm_init(&comm, &n, &s);
+            coll_range_t tree = small_reduce(&comm);
+            CU_ASSERT(tree.low == tree.high && bounds.low <= tree.low && tree.high <= bounds.high);
+            sum += tree.bytes;
+        }
+        /* Both trees have an edge less than nodes, on two channels each, at both ends. */
+        CU_ASSERT_EQUAL(sum, (uint64_t)(nodes - 1) * 2 * 4 * MIB(20));
+    }
+}
+
+static void places_are_counted(void)
+{
+    coll_machine_t machine = { .gpus_per_node = 4, .nvlink_domain = 4 };
+    const uint32_t ranks[] = { 1, 3, 6, 7, 5, 12 };
+    static const uint32_t nodes[] = { 0, 0, 1, 1, 1, 2 }, places[] = { 0, 1, 0, 1, 2, 0 };
+    for (uint32_t i = 0; i < 6; i++) {
+        coll_spread_t s = spread(3, 3);
+        coll_spread_place(&s, &machine, ranks, 6, ranks[i]);
+        CU_ASSERT(s.is_placed);
+        CU_ASSERT_EQUAL(s.node, nodes[i]);
+        CU_ASSERT_EQUAL(s.place, places[i]);
+    }
+}
+
+/* A figure that somebody reported, the model's, and how far they may be apart in percent. */
+static void reported(const char *who, uint64_t report_bytes, uint64_t model_bytes, double most)
+{
+    double off = 100.0 * ((double)model_bytes / (double)report_bytes - 1.0);
+    printf("# %-34s report %8.1f MiB, model %8.1f MiB, %+.1f %%\n", who, sum_of(report_bytes),
+           sum_of(model_bytes), off);
+    CU_ASSERT(off <= most && -off <= most);
+}
+
+static void public_reports_with_numbers(void)
+{
+    coll_nccl_t n = a100(21805);
+    n.machine = (coll_machine_t){ .gpus_per_node = 4, .nvlink_domain = 4 };
+    coll_nccl_comm_t comm = make(&n, 1, 2);
+    reported("nccl#964, 2 x A100", MIB(544), comm.bytes.bytes, 0.5);
+    comm = make(&n, 1, 4);
+    reported("nccl#964, end of 4 x A100", MIB(688), comm.bytes.low, 0.5);
+    n = h100(22602);
+    comm = make(&n, 1, 8);
+    all_to_all(&comm);
+    reported("nccl#1685, 8 x H100 all-to-all", UINT64_C(3280000000),
+             comm.bytes.bytes + coll_nccl_process_bytes(90, 132).bytes, 5);
+    n = h100(22809);
+    comm = make(&n, 1, 1);
+    uint64_t lazy = comm.bytes.bytes, kernels = coll_nccl_process_bytes(86, 82).bytes;
+    n.connect_at_init = true;
+    comm = make(&n, 1, 1);
+    reported("nccl#2363, pool of one rank", UINT64_C(536870912), comm.bytes.bytes - lazy, 0);
+    reported("nccl pull 2366, before, RTX 3090", MIB(996), comm.bytes.bytes + kernels, 5);
+    reported("nccl pull 2366, after, RTX 3090", MIB(484), lazy + kernels, 10);
+    /* What ncclCommSuspend() gives back: arrays of the channels, and the ring. */
+    n = b200(23004);
+    n.machine = (coll_machine_t){ .gpus_per_node = 4, .nvlink_domain = 72 };
+    comm = make(&n, 1, 8);
+    reported("sglang pull 30908, 8 x GB200", MIB(576), comm.channels.coll * MIB(6) + ring(&comm),
+             0);
+    n = h100(23007);
+    comm = make(&n, 1, 8);
+    reported("vLLM pull 46234, 2 of 8 ranks", MIB(958),
+             2 * (comm.channels.p2p * MIB(6) + ring(&comm)), 0.5);
+    n = h100(22809);
+    comm = make(&n, 1, 4);
+    ring(&comm);
+    reported("vLLM pull 51485, 2 at TP 4", BASE_GIB, 2 * comm.bytes.bytes, 2);
+    n = h100(22005);
+    coll_nccl_comm_t with = make(&n, 1, 8);
+    n.nvls = COLL_OFF;
+    comm = make(&n, 1, 8);
+    /* 5.1 thousand blocks of 0.984 MiB less with NVLS, on two communicators. */
+    reported("vLLM#9699, NVLS of 8 x H200", MIB(5018), 2 * (with.bytes.bytes - comm.bytes.bytes),
+             5);
+    n = a100(22105);
+    comm = make(&n, 1, 8);
+    /* nccl-tests#220: 1 GiB of room was too little. */
+    CU_ASSERT(comm.bytes.low + coll_nccl_process_bytes(80, 108).bytes > BASE_GIB);
+}
+
 static void public_reports(void)
 {
     /* nccl#964: 4 x A100, 544 MB for two ranks, 688 MB at the ends of the chain of four. */
@@ -444,15 +553,16 @@ static void bridged_pairs_share_a_host(void)
     coll_nccl_t n = a100(21701);
     n.nvlink_links = 8;
     n.machine = (coll_machine_t){ .gpus_per_node = 8, .nvlink_domain = 2 };
-    coll_spread_t s = { 4, 1, 4, 2 };
+    coll_spread_t s = spread(1, 4);
+    s.n_linked = 2;
     coll_nccl_comm_t comm;
     coll_nccl_comm_init(&comm, &n, &s);
     CU_ASSERT_EQUAL(comm.channels.coll, 2);
     CU_ASSERT_EQUAL(comm.bytes.bytes, MIB(2 + 16 + 24));
-    s = (coll_spread_t){ 2, 1, 2, 2 };
+    s = spread(1, 2);
     coll_nccl_comm_init(&comm, &n, &s);
     CU_ASSERT_EQUAL(comm.bytes.bytes, MIB(2 + 128 + 192));
-    s = (coll_spread_t){ 2, 1, 2, 1 }; /* of two pairs: through host memory */
+    s.n_linked = 1; /* of two pairs: through host memory */
     coll_nccl_comm_init(&comm, &n, &s);
     CU_ASSERT_EQUAL(comm.bytes.bytes, MIB(2 + 4));
     CU_ASSERT_EQUAL(exchange(&comm, 0, 0), 0);
@@ -499,6 +609,9 @@ static CU_TestInfo tests[] = {
     { "channel limits scale everything", channel_limits_scale_everything },
     { "variables move what they should", variables_move_what_they_should },
     { "without cuMem all is connected at once", without_cumem_all_is_connected_at_once },
+    { "trees have all their edges", trees_have_all_their_edges },
+    { "places are counted", places_are_counted },
+    { "public reports with numbers", public_reports_with_numbers },
     { "public reports", public_reports },
     { "versions and algorithms are read", versions_and_algorithms_are_read },
     { "bridged pairs share a host", bridged_pairs_share_a_host },
