@@ -235,6 +235,7 @@ sim_fsdp_t *sim_fsdp_create(const sim_scenario_t *s, const sim_params_t *params,
     f->grads = base_xcalloc(f->n, sizeof(*f->grads));
     f->parts_done = base_xcalloc(f->n, sizeof(*f->parts_done));
     f->queue = base_xcalloc(f->n, sizeof(*f->queue));
+    f->queue_cap = f->n;
     f->is_doubled = base_xcalloc(f->n, sizeof(*f->is_doubled));
     for (uint32_t i = 0; i < f->n; i++)
         f->weights[i].block = f->grads[i].block = SIM_BLOCK_NONE;
@@ -481,6 +482,10 @@ static void reduce(sim_player_t *p, sim_fsdp_t *f, uint32_t unit)
             continue;
         f->parts_done[i] = 0;
         limit_queue(p, f, bucket->unit);
+        if (f->n_queue == f->queue_cap) { /* a unit that is passed twice queues its buckets twice */
+            f->queue_cap = 2 * f->queue_cap + 1;
+            f->queue = base_xrealloc(f->queue, f->queue_cap, sizeof(*f->queue));
+        }
         f->queue[f->n_queue++] = i;
     }
 }

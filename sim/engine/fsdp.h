@@ -35,7 +35,7 @@ typedef struct sim_fsdp {
     sim_fsdp_storage_t *weights, *grads;        /* by bucket; owned */
     uint8_t *parts_done;                        /* by bucket: gradients of these modules exist */
     uint32_t *queue;                            /* buckets whose gradients are being reduced */
-    uint32_t n_queue;
+    uint32_t n_queue, queue_cap;
     bool *is_doubled;          /* by bucket: its storage is one of two; owned */
     sim_fsdp_storage_t *pools; /* weights, then gradients: two for each place in a unit; owned */
     uint32_t n_places;
