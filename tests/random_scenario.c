@@ -469,6 +469,22 @@ static void make_graphs(maker_t *m)
         ONE_OF(m, "cuda_graph_modules", "attn", "moe_router", "attn moe_router moe_preprocess");
 }
 
+static void make_turns(maker_t *m)
+{
+    const sim_scenario_t *s = m->s;
+    bool moves = s->use_megatron_fsdp || s->use_torch_fsdp2 || s->cpu_offloading_num_layers > 0 ||
+                 s->fine_grained_activation_offloading;
+    bool is_other = s->model_type != SIM_MODEL_GPT || s->hybrid_layer_pattern != NULL ||
+                    s->mtp_num_layers > 0 || s->peft_scheme != SIM_PEFT_NONE;
+    if (m->pp > 1 || s->expert_model_parallel_size < 2 || moves || is_other ||
+        s->moe_token_dispatcher_type == SIM_DISPATCHER_ALLGATHER || s->moe_shared_expert_overlap ||
+        s->overlap_dispatch_backward_with_experts_wgrad || s->cuda_graph_impl != SIM_GRAPHS_NONE ||
+        s->recompute_granularity == SIM_RECOMPUTE_FULL || (s->recompute_modules & SIM_MODULE_MOE) ||
+        sim_scenario_params_dtype(s) == SIM_DTYPE_FP32)
+        return;
+    maybe(m, 60, "overlap_moe_expert_parallel_comm", "true");
+}
+
 static void make_torch_fsdp(maker_t *m)
 {
     if (m->pp > 1 || m->s->use_distributed_optimizer || m->s->expert_model_parallel_size > 1 ||
@@ -499,6 +515,7 @@ static void make_schedule(maker_t *m)
     const sim_scenario_t *s = m->s;
     if (s->num_experts > 0 && s->moe_grouped_gemm && s->peft_scheme == SIM_PEFT_NONE &&
         s->transformer_impl == SIM_IMPL_TRANSFORMER_ENGINE && !s->use_megatron_fsdp &&
+        !s->overlap_moe_expert_parallel_comm &&
         maybe(m, 30, "overlap_dispatch_backward_with_experts_wgrad", "true"))
         return;
     if (m->pp == 1 || m->vpp > 1 || s->pipeline_model_parallel_layout != NULL ||
@@ -566,6 +583,7 @@ bool random_scenario(sim_scenario_t *s_p, uint64_t seed)
     make_linear(&m);
     make_graphs(&m);
     make_rarities(&m);
+    make_turns(&m);
     ONE_OF(&m, "gpu", "h100-80gb-sxm", "h100-80gb-sxm", "a100-80gb-sxm", "b200-180gb");
     make_fp4(&m);
     maybe(&m, 30, "conf", "expandable_segments:True");

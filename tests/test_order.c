@@ -316,6 +316,26 @@ static void without_a_pipeline_each_micro_batch_goes_forward_and_back(void)
     CU_ASSERT_STRING_EQUAL(text_of(&c, ALL), "F0 B0 -o0 F1 B1 -o1 #0");
 }
 
+static void combined_passes_go_forward_with_the_backward_pass_before(void)
+{
+    sim_order_config_t c = {
+        .pp = 1, .vpp = 1, .n_microbatches = 3, .deallocate_outputs = true, .combines = true
+    };
+    CU_ASSERT_STRING_EQUAL(text_of(&c, ALL), "F0 F1 B0 -o0 F2 B1 -o1 B2 -o2 #0");
+    sim_order_t order;
+    CU_ASSERT_EQUAL_FATAL(sim_order_init(&order, &c, NULL), BASE_OK);
+    for (size_t i = 0; i < order.n; i++) {
+        const sim_step_t *s = &order.steps[i];
+        bool is_alone = (s->kind == SIM_STEP_FORWARD && s->microbatch == 0) ||
+                        (s->kind == SIM_STEP_BACKWARD && s->microbatch == 2) ||
+                        (s->kind != SIM_STEP_FORWARD && s->kind != SIM_STEP_BACKWARD);
+        CU_ASSERT_EQUAL(s->flags, is_alone ? 0 : SIM_STEP_COMBINED);
+        if (s->kind == SIM_STEP_FORWARD && !is_alone)
+            CU_ASSERT_EQUAL(order.steps[i + 1].kind, SIM_STEP_BACKWARD);
+    }
+    sim_order_fini(&order);
+}
+
 /* Worked out by hand from the assignments in forward_backward_pipelining_without_interleaving(). */
 static void one_f_one_b_frees_when_the_last_reference_goes(void)
 {
@@ -424,6 +444,8 @@ static CU_TestInfo tests[] = {
       sends_meet_receives_and_no_rank_waits_for_ever },
     { "without a pipeline each micro-batch goes forward and back",
       without_a_pipeline_each_micro_batch_goes_forward_and_back },
+    { "combined passes go forward with the backward pass before",
+      combined_passes_go_forward_with_the_backward_pass_before },
     { "1F1B frees when the last reference goes", one_f_one_b_frees_when_the_last_reference_goes },
     { "interleaved passes follow the documented table",
       interleaved_passes_follow_the_documented_table },

@@ -164,6 +164,7 @@ static bool evaluate_chunk(sim_player_t *p, const sim_chunk_t *chunk, held_t *he
 static bool evaluate(sim_player_t *p)
 {
     held_t held = { SIM_BLOCK_NONE, SIM_BLOCK_NONE, NULL };
+    sim_player_release_latest(p);
     for (uint32_t m = 0; m < N_EVALUATED; m++) {
         for (uint32_t c = 0; c < p->n_chunks; c++) {
             p->now.chunk = (uint16_t)c;

@@ -8,7 +8,9 @@
 #include "sim/engine/endless.h"
 #include "sim/engine/fsdp.h"
 #include "sim/engine/fsdp2.h"
+#include "sim/model/node.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,12 +216,46 @@ static bool tell_unit(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op
                             : sim_fsdp_event(p, c, event, op->slot);
 }
 
-static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
-                 const sim_tape_tensors_t *of, sim_block_t *slots, bool is_deferred)
+static void free_latest(sim_player_t *p, sim_latest_t *latest)
+{
+    for (uint32_t i = 0; i < latest->n; i++)
+        sim_player_free(p, latest->kept[i].tensor, latest->kept[i].block);
+    latest->n = 0;
+}
+
+void sim_player_release_latest(sim_player_t *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        for (uint32_t layer = 0; layer < p->chunks[c].chunk.place.n_layers; layer++)
+            free_latest(p, &p->chunks[c].latest[layer]);
+    }
+}
+
+static void set_latest(sim_player_t *p, sim_latest_t *latest)
+{
+    free_latest(p, latest);
+    latest->microbatch = p->now.microbatch;
+}
+
+static void keep_latest(sim_player_t *p, sim_latest_t *latest, const sim_tensor_t *tensor,
+                        sim_block_t *slot)
+{
+    if (latest->microbatch == p->now.microbatch) {
+        assert(latest->n < SIM_LATEST_MAX);
+        latest->kept[latest->n].tensor = tensor;
+        latest->kept[latest->n++].block = *slot;
+    } else {
+        sim_player_free(p, tensor, *slot);
+    }
+    *slot = SIM_BLOCK_NONE;
+}
+
+static bool play_ops(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op,
+                     const sim_op_t *end, const sim_tape_tensors_t *of, sim_block_t *slots,
+                     bool is_deferred)
 {
     const sim_tensor_t *tensors = of->tensors;
-    const sim_op_t *end = tape->ops + tape->n_ops;
-    for (const sim_op_t *op = tape->ops; op < end; op++) {
+    for (; op < end; op++) {
         switch (op->kind) {
         case SIM_OP_ALLOC:
             if (!alloc(p, &tensors[op->tensor], op->bytes, op->stream, &slots[op->slot]))
@@ -249,6 +285,13 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
         case SIM_OP_HOLD:
         case SIM_OP_LET_GO_OUTPUT: /* of graphs' tapes */
         case SIM_OP_LET_GO_GRAD:
+        case SIM_OP_NODE:
+            break;
+        case SIM_OP_LATEST:
+            set_latest(p, &c->latest[op->slot]);
+            break;
+        case SIM_OP_KEEP_LATEST:
+            keep_latest(p, &c->latest[op->bytes], &tensors[op->tensor], &slots[op->slot]);
             break;
         case SIM_OP_UNIT:
             if (!tell_unit(p, c, op))
@@ -257,6 +300,12 @@ static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
         }
     }
     return true;
+}
+
+static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
+                 const sim_tape_tensors_t *of, sim_block_t *slots, bool is_deferred)
+{
+    return play_ops(p, c, tape->ops, tape->ops + tape->n_ops, of, slots, is_deferred);
 }
 
 static void free_graph_slot(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op,
@@ -515,6 +564,55 @@ void sim_player_release_held(sim_player_t *p)
     }
 }
 
+/* A pass that is played node by node. */
+typedef struct {
+    const sim_slots_t *pass;
+    const sim_tape_t *tape;
+    uint32_t microbatch;
+    sim_phase_t phase;
+    uint32_t at; /* the next op */
+} turns_t;
+
+static bool play_node(sim_player_t *p, sim_player_chunk_t *c, turns_t *turns)
+{
+    const sim_op_t *ops = turns->tape->ops;
+    uint32_t first = turns->at, end = first;
+    while (end < turns->tape->n_ops && ops[end].kind != SIM_OP_NODE)
+        end++;
+    turns->at = end < turns->tape->n_ops ? end + 1 : end;
+    p->now.microbatch = turns->microbatch;
+    p->now.phase = turns->phase;
+    return play_ops(p, c, ops + first, ops + end, &turns->pass->chunk->of, turns->pass->slots,
+                    false);
+}
+
+/* TransformerModelChunkSchedulePlan.run(): the forward pass goes up and the backward pass goes
+ * down, a layer of each at a time. */
+static bool run_combined(sim_player_t *p, sim_player_chunk_t *c, uint32_t microbatch)
+{
+    static const bool is_forward[2 * SIM_NODES_OF_LAYER] = { false, true, false, true,
+                                                             false, true, true,  false };
+    start_pass(p, c, microbatch);
+    const sim_slots_t *before = &c->passes[microbatch - 1], *pass = &c->passes[microbatch];
+    turns_t turns[] = { { .pass = before,
+                          .tape = &before->chunk->backward,
+                          .microbatch = microbatch - 1,
+                          .phase = SIM_PHASE_BACKWARD },
+                        { .pass = pass,
+                          .tape = &pass->chunk->forward,
+                          .microbatch = microbatch,
+                          .phase = SIM_PHASE_FORWARD } };
+    bool ok = play_node(p, c, &turns[true]) && play_node(p, c, &turns[false]);
+    for (uint32_t layer = 0; ok && layer < c->chunk.place.n_layers; layer++) {
+        for (uint32_t i = 0; ok && i < 2 * SIM_NODES_OF_LAYER; i++)
+            ok = play_node(p, c, &turns[is_forward[i]]);
+    }
+    ok = ok && play_node(p, c, &turns[true]) && play_node(p, c, &turns[false]);
+    if (ok)
+        maybe_retire(c, microbatch - 1);
+    return ok;
+}
+
 bool sim_player_run(sim_player_t *p, const sim_step_t *step)
 {
     sim_player_chunk_t *c = &p->chunks[step->chunk];
@@ -525,9 +623,12 @@ bool sim_player_run(sim_player_t *p, const sim_step_t *step)
     switch ((sim_step_kind_t)step->kind) {
     case SIM_STEP_FORWARD:
         p->now.phase = SIM_PHASE_FORWARD;
-        return run_forward(p, c, step->microbatch);
+        return step->flags & SIM_STEP_COMBINED ? run_combined(p, c, step->microbatch)
+                                               : run_forward(p, c, step->microbatch);
     case SIM_STEP_BACKWARD:
         p->now.phase = SIM_PHASE_BACKWARD;
+        if (step->flags & SIM_STEP_COMBINED)
+            return true; /* with the forward pass */
         if (!run_backward(p, c, step))
             return false;
         maybe_retire(c, step->microbatch);

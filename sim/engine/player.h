@@ -43,6 +43,17 @@ typedef struct {
     uint8_t let_go;
 } sim_slots_t;
 
+/* What the latest pass of a layer leaves until there is another. */
+enum { SIM_LATEST_MAX = 2 };
+typedef struct {
+    uint32_t microbatch; /* of the latest forward pass */
+    uint32_t n;
+    struct {
+        const sim_tensor_t *tensor;
+        sim_block_t block;
+    } kept[SIM_LATEST_MAX]; /* n of them */
+} sim_latest_t;
+
 typedef struct {
     sim_chunk_t chunk;
     sim_chunk_t
@@ -55,7 +66,8 @@ typedef struct {
     sim_slots_t *passes;     /* by micro-batch; slots NULL when not in flight */
     sim_block_t **spare;     /* slot arrays to use again */
     uint32_t n_spare;
-    uint32_t n_deferred; /* passes of this iteration that are deferred */
+    uint32_t n_deferred;  /* passes of this iteration that are deferred */
+    sim_latest_t *latest; /* by layer of the chunk; owned */
 } sim_player_chunk_t;
 
 /* See sim/engine/endless.h. */
@@ -171,6 +183,9 @@ void sim_player_free_statics(sim_player_t *p, sim_statics_t *list);
 /* Free a border tensor of a pass, if it is there. */
 void sim_player_free_border(sim_player_t *p, sim_player_chunk_t *chunk, uint32_t microbatch,
                             int slot);
+
+/* Other passes are the latest now: free what was kept of those that were. */
+void sim_player_release_latest(sim_player_t *p);
 
 /* Free what forward passes hold until the next iteration. */
 void sim_player_release_held(sim_player_t *p);

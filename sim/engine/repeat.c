@@ -80,12 +80,27 @@ static void put_segments(sim_state_t *state, const sim_player_t *p)
     put(state, stats->num_alloc_retries);
 }
 
+static void put_latest(sim_state_t *state, const sim_player_t *p, const sim_player_chunk_t *chunk,
+                       uint32_t base)
+{
+    if (!p->scenario->overlap_moe_expert_parallel_comm)
+        return;
+    for (uint32_t layer = 0; layer < chunk->chunk.place.n_layers; layer++) {
+        const sim_latest_t *latest = &chunk->latest[layer];
+        put(state, (uint64_t)latest->microbatch - base);
+        put(state, latest->n);
+        for (uint32_t i = 0; i < latest->n; i++)
+            put_block(state, p, latest->kept[i].block);
+    }
+}
+
 /* Passes in flight; micro-batches count from `base`. */
 static void put_passes(sim_state_t *state, const sim_player_t *p, uint32_t base)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const sim_player_chunk_t *chunk = &p->chunks[c];
         put(state, chunk->n_deferred);
+        put_latest(state, p, chunk, base);
         for (uint32_t m = 0; m < p->n_microbatches; m++) {
             const sim_slots_t *pass = &chunk->passes[m];
             if (pass->slots == NULL)

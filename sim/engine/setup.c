@@ -76,6 +76,7 @@ static void init_chunk(sim_player_t *p, uint32_t c)
         chunk->fsdp = sim_fsdp_create(s, &chunk->chunk.params, layers, ddp.bucket_elements);
     chunk->passes = base_xcalloc(p->n_microbatches, sizeof(*chunk->passes));
     chunk->spare = base_xcalloc(p->n_microbatches, sizeof(*chunk->spare));
+    chunk->latest = base_xcalloc(layers->n_layers, sizeof(*chunk->latest));
 }
 
 static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
@@ -86,6 +87,7 @@ static void fini_chunk(sim_player_t *p, sim_player_chunk_t *chunk)
         free(chunk->spare[i]);
     free(chunk->passes);
     free(chunk->spare);
+    free(chunk->latest);
     free(chunk->params.items);
     free(chunk->dealt_to);
     sim_fsdp_destroy(chunk->fsdp);
@@ -171,6 +173,7 @@ sim_order_config_t sim_player_order_config(const sim_scenario_t *s, const sim_pl
         .overlap_p2p = s->overlap_p2p_communication && s->stages.vpp > 1,
         .overlap_p2p_warmup_flush = s->overlap_p2p_communication_warmup_flush,
         .deallocate_outputs = s->deallocate_pipeline_outputs,
+        .combines = s->overlap_moe_expert_parallel_comm,
     };
 }
 

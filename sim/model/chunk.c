@@ -10,6 +10,7 @@
 #include "sim/model/cuda_graph.h"
 #include "sim/model/ends.h"
 #include "sim/model/mtp.h"
+#include "sim/model/node.h"
 #include "sim/model/offload.h"
 #include "sim/model/sharding.h"
 #include "sim/model/titan.h"
@@ -29,6 +30,7 @@ typedef struct {
     sim_ref_t *group_in;       /* full recompute: input of each checkpointed group */
     sim_layer_range_t *ranges; /* one a layer, for cpu_offloading */
     sim_offloads_t offloads;
+    sim_nodes_t nodes;
     sim_final_norm_save_t norm;
     sim_mtp_save_t mtp;
     sim_bert_head_t bert_head;
@@ -98,6 +100,7 @@ static sim_ref_t saving_layer_forward(work_t *w, uint32_t i, sim_ref_t x)
     if (i >= kept)
         sim_layer_to_host(&w->m, &w->ranges[i - kept]);
     w->ranges[i] = (sim_layer_range_t){ .first = w->m.b->n_built, .in = x };
+    sim_node_end(&w->m, SIM_REF_NONE, false);
     x = layer_forward(w, i, x, true);
     w->ranges[i].end = w->m.b->n_built;
     w->ranges[i].out = x;
@@ -120,6 +123,12 @@ static sim_ref_t layers_forward(work_t *w, sim_ref_t x)
     return x;
 }
 
+/* Whether the layer before layer `i` has; its backward pass comes next. */
+static bool has_experts(const work_t *w, uint32_t i)
+{
+    return i > 0 && w->layers[i - 1].is_moe;
+}
+
 static sim_ref_t layer_backward(work_t *w, uint32_t i, sim_ref_t g)
 {
     uint32_t n = n_offloaded(w), kept = w->place->n_layers - n;
@@ -129,6 +138,7 @@ static sim_ref_t layer_backward(work_t *w, uint32_t i, sim_ref_t g)
     sim_tell(&w->m, SIM_UNIT_BACKWARD, i);
     g = sim_layer_backward(&w->m, &w->layers[i], g);
     sim_tell(&w->m, SIM_UNIT_BACKWARD_DONE, i);
+    sim_node_end(&w->m, g, has_experts(w, i));
     return g;
 }
 
@@ -210,6 +220,7 @@ static void build_forward(work_t *w, sim_tape_t *tape)
     bool has_norm = sim_params_has_final_norm(w->m.s, w->place);
     if (has_norm)
         x = sim_final_norm_forward(&w->m, &w->norm, x);
+    sim_node_end(&w->m, SIM_REF_NONE, false);
     if (sim_is_t5(&w->m))
         x = decoder_forward(w, &batch, x);
     if (w->mtp.n > 0)
@@ -306,6 +317,7 @@ static void build_backward(work_t *w, sim_tape_t *tape)
         g = decoder_backward(w, g, &pending);
     if (w->mtp.n > 0)
         g = mtp_backward(w, g, &pending);
+    sim_node_end(&w->m, g, has_experts(w, w->place->n_layers));
     if (sim_params_has_final_norm(w->m.s, w->place))
         g = sim_final_norm_backward(&w->m, &w->norm, g);
     if (w->place->has_loss)
@@ -315,6 +327,7 @@ static void build_backward(work_t *w, sim_tape_t *tape)
         sim_tell(&w->m, SIM_UNIT_BACKWARD, SIM_UNIT_EMBEDDING);
         sim_drop(b, sim_embedding_backward(&w->m, &w->embedding, g));
         sim_drop(b, pending);
+        sim_nodes_finish(&w->m);
         sim_tell(&w->m, SIM_UNIT_BACKWARD_DONE, SIM_UNIT_EMBEDDING);
         sim_tell(&w->m, SIM_UNIT_PASS_DONE, 0);
         return;
@@ -370,6 +383,8 @@ static void work_init(work_t *w, const topo_chunk_t *place)
     }
     if (s->fine_grained_activation_offloading)
         w->m.offloads = &w->offloads;
+    if (s->overlap_moe_expert_parallel_comm)
+        w->m.nodes = &w->nodes;
     if (sim_is_t5(&w->m))
         init_decoder(w);
 }
@@ -547,6 +562,7 @@ void sim_chunk_init_evaluation(sim_chunk_t *chunk, const sim_scenario_t *scenari
     s.hidden_dropout = s.attention_dropout = 0.0;
     s.recompute_granularity = SIM_RECOMPUTE_NONE;
     s.fine_grained_activation_offloading = s.cpu_offloading = false;
+    s.overlap_moe_expert_parallel_comm = false; /* passes are alone */
     sim_builder_t b;
     sim_builder_init(&b, persistent);
     work_t w = { .m = { .b = &b,

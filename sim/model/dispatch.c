@@ -4,6 +4,7 @@
 #include "sim/model/moe.h"
 
 #include "sim/model/cuda_graph.h"
+#include "sim/model/node.h"
 #include "sim/model/weights.h"
 
 #include <assert.h>
@@ -105,6 +106,39 @@ static void sort_rows(sim_model_t *m, sim_dispatch_save_t *save, uint64_t rows, 
     sim_replace(m, probs_p, "sorted_probs", rows * m->d->moe.prob_e);
 }
 
+static bool is_deepep(const sim_model_t *m)
+{
+    return m->s->moe_token_dispatcher_type == SIM_DISPATCHER_FLEX &&
+           m->s->moe_flex_dispatcher_backend == SIM_FLEX_DEEPEP;
+}
+
+static bool is_hybridep(const sim_model_t *m)
+{
+    return m->s->moe_token_dispatcher_type == SIM_DISPATCHER_FLEX && !is_deepep(m);
+}
+
+/* should_free_input(): HybridEP's rows, and those of the only local expert, are what the experts
+ * save themselves, unless they are quantised. */
+static bool frees_received(const sim_model_t *m)
+{
+    bool copies = is_deepep(m) || m->d->moe.n_local > 1 || sim_is_quantized(m->s);
+    return copies && !is_hybridep(m);
+}
+
+/* The node of the experts begins. Its input is freed when it ends, or stays as the probabilities
+ * do. */
+static void hold_received(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t t, sim_ref_t probs)
+{
+    if (m->nodes == NULL)
+        return;
+    sim_node_end(m, SIM_REF_NONE, false);
+    save->received_probs = sim_keep(m->b, probs);
+    if (frees_received(m))
+        sim_node_hold(m, sim_keep(m->b, t));
+    else
+        save->received = sim_keep(m->b, t);
+}
+
 static sim_ref_t alltoall_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
                              sim_ref_t *probs_p, sim_shared_save_t *shared, bool grad)
 {
@@ -112,13 +146,19 @@ static sim_ref_t alltoall_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_
     sim_moe_rows_t rows = rows_of(m);
     keep_last(m, "probs", m->d->local_tokens * d->n_experts * d->prob_e);
     keep_last(m, "map", m->d->local_tokens * d->n_experts);
+    if (m->nodes != NULL)
+        sim_latest(m->b, m->b->layer);
     if (shared != NULL)
         sim_shared_begin(m, shared, x);
     m->b->module = SIM_MOD_DISPATCH;
     sim_ref_t probs;
     sim_ref_t t = permute(m, save, m->d->local_tokens, d->n_experts, rows.sent, d->prob_e, &probs);
-    stay(save, sim_keep(m->b, t));
     sim_cuda_graph_end_preprocess(m);
+    sim_node_end(m, SIM_REF_NONE, true);
+    if (m->nodes == NULL)
+        stay(save, sim_keep(m->b, t));
+    else /* what is sent is freed when the node that sends it ends */
+        sim_node_hold(m, sim_keep(m->b, t));
     if (d->ep > 1)
         sim_replace(m, &t, "received_tokens", hidden(m, rows.received));
     if (shared != NULL)
@@ -126,8 +166,11 @@ static sim_ref_t alltoall_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_
     m->b->module = SIM_MOD_DISPATCH;
     if (d->ep > 1)
         sim_replace(m, &probs, "received_probs", rows.received * d->prob_e);
-    stay(save, sim_keep(m->b, t));
-    stay(save, sim_keep(m->b, probs));
+    if (m->nodes == NULL) {
+        stay(save, sim_keep(m->b, t));
+        stay(save, sim_keep(m->b, probs));
+    }
+    hold_received(m, save, t, probs);
     if (d->etp > 1) {
         sim_replace(m, &t, "gathered_tokens", hidden(m, rows.expert));
         sim_replace(m, &probs, "gathered_probs", rows.expert * d->prob_e);
@@ -149,6 +192,14 @@ static void reduce_scatter(sim_model_t *m, sim_ref_t *t_p, uint64_t in_rows, uin
         sim_replace(m, t_p, "experts_out_scattered", hidden(m, out_rows));
 }
 
+/* What is sent back is freed when the node that sends it ends. */
+static void end_experts(sim_model_t *m, sim_ref_t out)
+{
+    sim_node_end(m, SIM_REF_NONE, true);
+    if (m->nodes != NULL)
+        sim_node_hold(m, sim_keep(m->b, out));
+}
+
 /* The caller of combine_preprocess() holds the experts' output until that returns; the caller of
  * token_combine() holds its input until that returns, and its output until the layer returns. */
 static sim_ref_t alltoall_out(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t out,
@@ -162,6 +213,7 @@ static sim_ref_t alltoall_out(sim_model_t *m, sim_dispatch_save_t *save, sim_ref
     if (d->etp > 1)
         reduce_scatter(m, &out, rows.expert, rows.received);
     sim_drop(m->b, experts_out);
+    end_experts(m, out);
     if (d->ep > 1)
         sim_replace(m, &out, "combined_tokens", hidden(m, rows.sent));
     if (shared != NULL)
@@ -178,6 +230,7 @@ static sim_ref_t alltoall_out_backward(sim_model_t *m, sim_ref_t g)
     sim_replace(m, &g, "d_combined", hidden(m, rows.sent));
     if (d->ep > 1)
         sim_replace(m, &g, "d_unsorted_part", hidden(m, rows.received));
+    sim_node_end(m, g, false);
     if (d->etp > 1)
         sim_replace(m, &g, "d_unsorted", hidden(m, rows.expert));
     if (d->n_local > 1)
@@ -195,8 +248,12 @@ static sim_ref_t alltoall_in_backward(sim_model_t *m, sim_dispatch_save_t *save,
     sim_forget(m, &save->sort_map);
     if (d->etp > 1)
         sim_replace(m, &g, "d_received", hidden(m, rows.received));
+    sim_node_end(m, g, true);
+    sim_forget(m, &save->received);
     if (d->ep > 1)
         sim_replace(m, &g, "d_permuted", hidden(m, rows.sent));
+    sim_node_end(m, g, false);
+    sim_forget(m, &save->received_probs);
     if (shared != NULL)
         *d_shared_p = sim_shared_first_backward(m, shared);
     m->b->module = SIM_MOD_DISPATCH;
@@ -295,12 +352,16 @@ static sim_ref_t deepep_receive(sim_model_t *m, sim_dispatch_save_t *save, sim_r
     save->handle =
         sim_new(m->b, "deepep_handle",
                 m->d->local_tokens * n_ranks(m) * (1 + INT_BYTES) + rows.unique * INT_BYTES);
+    hold_received(m, save, received, weights);
     sim_ref_t local_map = sim_new(m->b, "local_map", rows.unique * d->n_local);
     sim_ref_t local_probs = sim_new(m->b, "local_probs", rows.unique * d->n_local * FP32_BYTES);
     sim_ref_t t = permute(m, save, rows.unique, d->n_local, rows.expert, d->prob_e, probs_p);
     sim_drop(m->b, indices);
     sim_drop(m->b, weights);
-    stay(save, received);
+    if (m->nodes == NULL)
+        stay(save, received);
+    else
+        sim_drop(m->b, received);
     stay(save, local_map);
     stay(save, local_probs);
     return t;
@@ -320,12 +381,9 @@ static sim_ref_t hybridep_receive(sim_model_t *m, sim_dispatch_save_t *save, sim
     save->handle = sim_new(m->b, "hybridep_handle",
                            m->d->local_tokens * n_ranks(m) * (INT_BYTES + d->n_local));
     *probs_p = sim_new(m->b, "permuted_probs", rows.expert * d->prob_e);
-    return sim_new(m->b, "received_tokens", hidden(m, rows.expert));
-}
-
-static bool is_deepep(const sim_model_t *m)
-{
-    return m->s->moe_flex_dispatcher_backend == SIM_FLEX_DEEPEP;
+    sim_ref_t t = sim_new(m->b, "received_tokens", hidden(m, rows.expert));
+    hold_received(m, save, t, *probs_p);
+    return t;
 }
 
 /* What setup_metadata() leaves for the dispatch: DeepEP's chosen ones, HybridEP's table. */
@@ -348,6 +406,9 @@ static sim_ref_t flex_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x,
         keep_last(m, "local_map", rows_of(m).unique * d->n_local);
         save->top_indices = sim_new(m->b, "token_indices", choices * INDEX_BYTES);
     }
+    if (m->nodes != NULL)
+        sim_latest(m->b, m->b->layer);
+    sim_node_end(m, SIM_REF_NONE, true);
     sim_cuda_graph_end_preprocess(m);
     sim_ref_t t =
         is_deepep(m) ? deepep_receive(m, save, probs_p) : hybridep_receive(m, save, probs_p);
@@ -367,6 +428,7 @@ static sim_ref_t flex_out(sim_model_t *m, sim_ref_t out, sim_shared_save_t *shar
         sim_drop(m->b, out);
         out = restored;
     }
+    end_experts(m, out);
     sim_replace(m, &out, "combined_tokens", hidden(m, m->d->local_tokens));
     if (shared != NULL)
         *shared_out_p = sim_shared_second(m, shared, grad);
@@ -376,10 +438,24 @@ static sim_ref_t flex_out(sim_model_t *m, sim_ref_t out, sim_shared_save_t *shar
 static sim_ref_t flex_out_backward(sim_model_t *m, sim_ref_t g)
 {
     sim_moe_rows_t rows = rows_of(m);
-    if (is_deepep(m))
-        sim_replace(m, &g, "d_restored", hidden(m, rows.unique));
-    sim_replace(m, &g, "d_experts_out", hidden(m, rows.expert));
+    bool restores = is_deepep(m);
+    sim_replace(m, &g, restores ? "d_restored" : "d_experts_out",
+                hidden(m, restores ? rows.unique : rows.expert));
+    sim_node_end(m, g, false);
+    if (restores)
+        sim_replace(m, &g, "d_experts_out", hidden(m, rows.expert));
     return g;
+}
+
+/* The manager refers to the probabilities that the nodes were given, which have their gradients as
+ * fields (fine_grained_callables.py, _comm_manager.token_probs and .dispatched_probs). */
+static void leave_probs(sim_model_t *m, const sim_dispatch_save_t *save)
+{
+    if (m->nodes == NULL)
+        return;
+    sim_node_leave(m, sim_new(m->b, "d_token_probs", flex_probs_bytes(m)), m->b->layer);
+    uint64_t bytes = m->b->built[save->received_probs].tensor.bytes;
+    sim_node_leave(m, sim_new(m->b, "d_received_probs", bytes), m->b->layer);
 }
 
 static sim_ref_t flex_in_backward(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t g,
@@ -387,6 +463,8 @@ static sim_ref_t flex_in_backward(sim_model_t *m, sim_dispatch_save_t *save, sim
 {
     if (is_deepep(m))
         sim_replace(m, &g, "d_received", hidden(m, rows_of(m).unique));
+    sim_node_end(m, g, true);
+    sim_forget(m, &save->received);
     sim_forget(m, &save->map);
     sim_forget(m, &save->map_indices);
     if (shared != NULL)
@@ -394,6 +472,9 @@ static sim_ref_t flex_in_backward(sim_model_t *m, sim_dispatch_save_t *save, sim
     m->b->module = SIM_MOD_DISPATCH;
     sim_replace(m, &g, "d_dispatched", hidden(m, m->d->local_tokens));
     sim_experts_weights_compute(m);
+    leave_probs(m, save);
+    sim_node_end(m, g, false);
+    sim_forget(m, &save->received_probs);
     sim_cuda_graph_begin_preprocess_backward(m, m->d->hidden_bytes, flex_probs_bytes(m));
     sim_forget(m, &save->handle);
     sim_forget(m, &save->top_indices);
@@ -413,6 +494,7 @@ sim_ref_t sim_dispatch_in(sim_model_t *m, sim_dispatch_save_t *save, sim_ref_t x
 {
     save->n_live = 0;
     save->handle = save->top_indices = SIM_REF_NONE;
+    save->received = save->received_probs = SIM_REF_NONE;
     switch (m->s->moe_token_dispatcher_type) {
     case SIM_DISPATCHER_ALLGATHER:
         return allgather_in(m, save, probs_p);

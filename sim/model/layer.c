@@ -3,6 +3,7 @@
 
 #include "sim/model/adapter.h"
 #include "sim/model/cuda_graph.h"
+#include "sim/model/node.h"
 #include "sim/model/offload.h"
 #include "sim/model/transformer_layer.h"
 
@@ -134,12 +135,23 @@ static bool has_mlp(const sim_layer_save_t *save)
            save->kind != SIM_LAYER_MAMBA;
 }
 
+/* Without experts there is nothing to dispatch or to combine. */
+static void end_two_nodes(sim_model_t *m, sim_ref_t grad)
+{
+    sim_node_end(m, grad, false);
+    sim_node_end(m, grad, false);
+}
+
 sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x, bool grad)
 {
     sim_cuda_graph_parts_t parts = sim_cuda_graph_parts(m, save);
     bool with_mlp = has_mlp(save);
     bool has_first = save->kind != SIM_LAYER_MLP;
     save->graph = SIM_CUDA_GRAPH_NONE;
+    save->leaf = SIM_REF_NONE;
+    if (m->nodes != NULL && save->is_moe &&
+        m->s->moe_token_dispatcher_type == SIM_DISPATCHER_ALLTOALL)
+        save->leaf = sim_keep(m->b, x);
     if (has_first && parts.attention)
         x = sim_cuda_graph_begin_layer(m, save, x, true);
     if (save->kind == SIM_LAYER_MAMBA)
@@ -154,7 +166,11 @@ sim_ref_t sim_layer_forward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t x,
         return x;
     if (parts.mlp && m->b->graph == SIM_CUDA_GRAPH_NONE)
         x = sim_cuda_graph_begin_layer(m, save, x, false);
+    if (!save->is_moe)
+        end_two_nodes(m, SIM_REF_NONE);
     x = mlp_block_forward(m, save, x, grad);
+    if (!save->is_moe)
+        sim_node_end(m, SIM_REF_NONE, false);
     sim_cuda_graph_close(m->b);
     return x;
 }
@@ -204,6 +220,11 @@ static sim_ref_t mlp_block_backward(sim_model_t *m, sim_layer_save_t *save, sim_
 {
     m->b->module = SIM_MOD_RESIDUAL;
     sim_ref_t g = sim_bda_backward(m, &save->mlp_bda, d_out);
+    if (m->nodes != NULL && save->is_moe) {
+        /* The residual was detached; its gradient is a copy, as others still refer to d_out. */
+        sim_node_hold(m, d_out);
+        d_out = sim_new(m->b, "d_residual", m->d->hidden_bytes);
+    }
     sim_offload_before_backward(m, SIM_OFFLOAD_MLP_NORM);
     g = save->is_moe ? sim_moe_backward(m, &save->moe, g) : mlp_backward(m, save, g);
     sim_offload_after_backward(m, SIM_OFFLOAD_MLP_NORM);
@@ -222,6 +243,18 @@ static sim_ref_t attention_block_backward(sim_model_t *m, sim_layer_save_t *save
     return add_residual(m, g, d_out);
 }
 
+/* The dispatcher refers to the router's probabilities until the next micro-batch comes
+ * (token_dispatcher.py, MoEAlltoAllTokenDispatcher.dispatch_preprocess()), and they to their graph,
+ * used up as it is. That begins at the node's input, whose gradient is a field of it. */
+static void leave_graph(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_in)
+{
+    if (save->leaf == SIM_REF_NONE)
+        return;
+    sim_node_leave(m, save->leaf, m->b->layer);
+    sim_node_leave(m, sim_keep(m->b, d_in), m->b->layer);
+    save->leaf = SIM_REF_NONE;
+}
+
 sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d_out)
 {
     sim_cuda_graph_parts_t parts = sim_cuda_graph_parts(m, save);
@@ -229,7 +262,11 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
     if (has_mlp(save)) {
         if (parts.mlp && !(save->is_moe && sim_cuda_graph_ends_in_experts(m)))
             sim_cuda_graph_begin_layer_backward(m, save, d_out);
+        if (!save->is_moe)
+            sim_node_end(m, d_out, false);
         d_out = mlp_block_backward(m, save, d_out);
+        if (!save->is_moe)
+            end_two_nodes(m, d_out);
         if (!parts.attention || save->kind == SIM_LAYER_MLP)
             sim_cuda_graph_close(m->b);
     }
@@ -242,5 +279,6 @@ sim_ref_t sim_layer_backward(sim_model_t *m, sim_layer_save_t *save, sim_ref_t d
     d_out = save->kind == SIM_LAYER_MAMBA ? sim_mamba_backward(m, &save->mamba, d_out)
                                           : attention_block_backward(m, save, d_out);
     sim_cuda_graph_close(m->b);
+    leave_graph(m, save, d_out);
     return d_out;
 }

@@ -27,8 +27,9 @@ typedef struct {
     struct sim_weights_later *later;
     /* Those of a layer's experts, until its tokens are on their way back; borrowed; NULL = none. */
     struct sim_weights_later *experts_later;
-    bool has_units; /* tell of the units of fully sharded data parallelism */
-    uint32_t graph; /* backward: the CUDA graph of the layer that is under way */
+    bool has_units;          /* tell of the units of fully sharded data parallelism */
+    uint32_t graph;          /* backward: the CUDA graph of the layer that is under way */
+    struct sim_nodes *nodes; /* borrowed; NULL = passes are not cut into nodes */
 } sim_model_t;
 
 static inline void sim_tell(const sim_model_t *m, sim_unit_event_t event, uint32_t unit)

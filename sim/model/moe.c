@@ -4,6 +4,7 @@
 #include "sim/model/moe.h"
 
 #include "sim/model/cuda_graph.h"
+#include "sim/model/node.h"
 #include "sim/model/weights.h"
 
 static bool recomputes(const sim_model_t *m, sim_recompute_module_t module)
@@ -110,6 +111,12 @@ static sim_ref_t layer_backward(sim_model_t *m, sim_moe_save_t *save, sim_ref_t 
     if (shared != NULL)
         sim_shared_second_backward(m, shared, d_out);
     sim_ref_t g = sim_keep(m->b, d_out);
+    if (m->nodes != NULL) {
+        /* The shared experts' output was detached; its gradient is a copy. */
+        sim_node_hold(m, d_out);
+        d_out =
+            runs_shared_first(m) ? sim_new(m->b, "d_shared_out", m->d->hidden_bytes) : SIM_REF_NONE;
+    }
     m->b->module = SIM_MOD_DISPATCH;
     if (m->d->moe.latent > 0) {
         sim_linear_dims_t dims = latent_out_dims(m);

@@ -21,6 +21,7 @@ typedef struct {
     sim_ref_t top_indices;      /* flex: indices of the probabilities taken */
     sim_ref_t live[4];
     uint32_t n_live;
+    sim_ref_t received, received_probs; /* with nodes: inputs of the one with the experts */
 } sim_dispatch_save_t;
 
 typedef struct {

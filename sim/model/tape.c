@@ -278,7 +278,7 @@ void sim_from_host(sim_builder_t *b, uint64_t bytes)
 }
 
 /* The slot is not given back: whoever plays the tape finds the block there later. */
-static void keep_beyond(sim_builder_t *b, sim_ref_t ref, sim_op_kind_t kind)
+static void keep_beyond(sim_builder_t *b, sim_ref_t ref, sim_op_kind_t kind, uint64_t bytes)
 {
     sim_built_t *built = &b->built[ref];
     assert(built->refs == 1);
@@ -289,12 +289,28 @@ static void keep_beyond(sim_builder_t *b, sim_ref_t ref, sim_op_kind_t kind)
     built->refs = 0;
     if (built->tensor.category == CAT_OPEN)
         built->tensor.category = SIM_CAT_ACTIVATIONS;
-    push(b, (sim_op_t){ .kind = (uint8_t)kind, .slot = built->slot, .tensor = ref });
+    push(b,
+         (sim_op_t){ .kind = (uint8_t)kind, .slot = built->slot, .tensor = ref, .bytes = bytes });
 }
 
 void sim_hold(sim_builder_t *b, sim_ref_t ref)
 {
-    keep_beyond(b, ref, SIM_OP_HOLD);
+    keep_beyond(b, ref, SIM_OP_HOLD, 0);
+}
+
+void sim_node(sim_builder_t *b)
+{
+    push(b, (sim_op_t){ .kind = SIM_OP_NODE });
+}
+
+void sim_latest(sim_builder_t *b, uint16_t layer)
+{
+    push(b, (sim_op_t){ .kind = SIM_OP_LATEST, .slot = layer });
+}
+
+void sim_keep_latest(sim_builder_t *b, sim_ref_t ref, uint16_t layer)
+{
+    keep_beyond(b, ref, SIM_OP_KEEP_LATEST, layer);
 }
 
 void sim_defer(sim_builder_t *b, sim_ref_t ref)
@@ -303,7 +319,7 @@ void sim_defer(sim_builder_t *b, sim_ref_t ref)
     if (built->refs > 1 || built->slot < SIM_N_SLOTS_FIXED)
         sim_drop(b, ref);
     else
-        keep_beyond(b, ref, SIM_OP_DEFER);
+        keep_beyond(b, ref, SIM_OP_DEFER, 0);
 }
 
 void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot)

@@ -29,6 +29,10 @@ typedef enum {
      * outside had last. */
     SIM_OP_LET_GO_OUTPUT,
     SIM_OP_LET_GO_GRAD,
+    SIM_OP_NODE,        /* a node ends, see node.h */
+    SIM_OP_LATEST,      /* from now on this pass is the latest of layer `slot` */
+    SIM_OP_KEEP_LATEST, /* the block of slot stays until another pass is the latest of the layer
+                         * (`bytes`); it is freed if one is */
 } sim_op_kind_t;
 
 /* What a unit of fully sharded data parallelism goes through: a transformer layer, by its place in
@@ -203,6 +207,15 @@ void sim_leave(sim_builder_t *b, sim_ref_t ref, uint32_t slot);
 
 /* The last reference goes to someone who keeps the tensor until the next iteration begins. */
 void sim_hold(sim_builder_t *b, sim_ref_t ref);
+
+/* A node ends. */
+void sim_node(sim_builder_t *b);
+
+/* This pass is the latest of the layer from now on, in place of the one before. */
+void sim_latest(sim_builder_t *b, uint16_t layer);
+
+/* The last reference goes to someone who keeps the tensor as long as this pass is the latest. */
+void sim_keep_latest(sim_builder_t *b, sim_ref_t ref, uint16_t layer);
 
 /* One reference less; the last one goes, where the pass is deferred, to someone who keeps the
  * tensor until the pipeline has been flushed. What crosses the border of a stage stays the

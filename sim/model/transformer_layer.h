@@ -28,6 +28,7 @@ typedef struct {
     sim_ref_t mlp_in;   /* input of a recomputed MLP */
     sim_moe_save_t moe; /* instead of the four above */
     sim_bda_t mlp_bda;
+    sim_ref_t leaf; /* with nodes: where the first one's autograd graph begins */
 } sim_layer_save_t;
 
 /* Takes one reference of `x`; returns the layer's output. With `grad` false (inside a full

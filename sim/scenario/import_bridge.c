@@ -481,9 +481,8 @@ static void put_overlap(sim_import_t *import, uint64_t dp)
     uint64_t bucket = number(import, "comm_overlap.bucket_size", dp > 1 ? 128 << 20 : 0);
     if (bucket > 0)
         put_u64(import, "optimizer", "ddp_bucket_size", bucket, why);
-    const sim_import_field_t *ep = find(import, "comm_overlap.overlap_moe_expert_parallel_comm");
-    if (ep != NULL && is_true(import, ep->path, false))
-        refuse(import, ep, "moves memory and is not simulated");
+    put_bool(import, "parallel", "overlap_moe_expert_parallel_comm",
+             is_true(import, "comm_overlap.overlap_moe_expert_parallel_comm", false), why);
 }
 
 static uint64_t put_world_size(sim_import_t *import)

@@ -133,7 +133,6 @@ static const sim_key_refused_t refused[] = {
     { "moe_*", "none false 0", NULL },
     { "mtp_loss_scaling_factor", "*", NULL },
     { "mtp_*", "none false 0", NULL },
-    { "overlap_moe_expert_parallel_comm", "false", NULL },
     { "delay_wgrad_compute", "false", NULL },
     { "apply_residual_connection_post_layernorm", "false", NULL },
     { "fp32_residual_connection", "false", NULL },

@@ -127,6 +127,7 @@ static const row_t keys[] = {
     { "use-fused-weighted-squared-relu", NULL, false, "moe.use_fused_weighted_squared_relu", NULL },
     { "overlap-dispatch-backward-with-experts-wgrad", NULL, false, "moe.overlap_dispatch_backward_with_experts_wgrad", NULL },
     { "moe-shared-expert-overlap", NULL, false, "moe.moe_shared_expert_overlap", NULL },
+    { "overlap-moe-expert-parallel-comm", NULL, false, "parallel.overlap_moe_expert_parallel_comm", NULL },
     { "moe-shared-expert-gate", NULL, false, "moe.moe_shared_expert_gate", NULL },
     { "moe-router-score-function=", NULL, false, "moe.moe_router_score_function", NULL },
     { "moe-router-dtype=", NULL, false, "moe.moe_router_dtype", NULL },
@@ -339,7 +340,6 @@ static const struct {
       "moe-routing-trace-capture-hidden-states moe-routing-trace-dump-weights "
       "moe-use-upcycling moe-upcycling-granularity= moe-extended-tp "
       "use-grouped-gemm-for-shared-expert "
-      "overlap-moe-expert-parallel-comm "
       "ep-overlap-early-attn-memory-release high-priority-a2a-comm-stream" },
     { "mtp-num-layers",
       "mtp-standalone mtp-detach-heads mtp-hsm" },

@@ -35,6 +35,8 @@ void sim_rule_expert_width_is_divisible(sim_rule_context_t *context);
 void sim_rule_shared_experts_fit(sim_rule_context_t *context);
 void sim_rule_squared_relu_can_fuse(sim_rule_context_t *context);
 void sim_rule_shared_overlap_is_possible(sim_rule_context_t *context);
+void sim_rule_ep_overlap_is_possible(sim_rule_context_t *context);
+void sim_rule_ep_overlap_is_simulated(sim_rule_context_t *context);
 void sim_rule_capacity_is_possible(sim_rule_context_t *context);
 void sim_rule_padding_has_a_capacity(sim_rule_context_t *context);
 void sim_rule_flex_has_ranks(sim_rule_context_t *context);

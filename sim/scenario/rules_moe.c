@@ -155,6 +155,56 @@ void sim_rule_recomputed_modules_exist(sim_rule_context_t *c)
                         "shared_experts not with moe_shared_expert_overlap");
 }
 
+/* transformer_config.py, __post_init__(). */
+void sim_rule_ep_overlap_is_possible(sim_rule_context_t *c)
+{
+    static const char *const key = "overlap_moe_expert_parallel_comm";
+    const sim_scenario_t *s = c->s;
+    if (!s->overlap_moe_expert_parallel_comm)
+        return;
+    if (s->num_experts == 0 || s->expert_model_parallel_size == 1)
+        sim_rule_broken(c, key, "needs expert_model_parallel_size > 1");
+    if (s->moe_token_dispatcher_type == SIM_DISPATCHER_ALLGATHER)
+        sim_rule_broken(c, key, "needs moe_token_dispatcher_type = alltoall or flex");
+    if (s->recompute_granularity == SIM_RECOMPUTE_FULL)
+        sim_rule_broken(c, key, "not with full recompute");
+    if (s->recompute_granularity == SIM_RECOMPUTE_SELECTIVE &&
+        (s->recompute_modules & SIM_MODULE_MOE))
+        sim_rule_broken(c, key, "not with recompute_modules moe");
+    if (sim_scenario_params_dtype(s) == SIM_DTYPE_FP32)
+        sim_rule_broken(c, key, "needs bf16 or fp16");
+    if (s->moe_shared_expert_overlap)
+        sim_rule_broken(c, key, "not with moe_shared_expert_overlap");
+    if (s->overlap_dispatch_backward_with_experts_wgrad)
+        sim_rule_broken(c, key, "not with overlap_dispatch_backward_with_experts_wgrad");
+    if (s->mtp_num_layers > 1)
+        sim_rule_broken(c, key, "not with mtp_num_layers > 1");
+    if (s->pipeline_model_parallel_size > 1 && s->virtual_pipeline_model_parallel_size == 0)
+        sim_rule_broken(c, key, "with a pipeline it needs a virtual one");
+}
+
+void sim_rule_ep_overlap_is_simulated(sim_rule_context_t *c)
+{
+    static const char *const key = "overlap_moe_expert_parallel_comm";
+    const sim_scenario_t *s = c->s;
+    if (!s->overlap_moe_expert_parallel_comm)
+        return;
+    if (s->pipeline_model_parallel_size > 1)
+        sim_rule_broken(c, key, "with a pipeline it is not simulated");
+    if (s->mtp_num_layers > 0)
+        sim_rule_broken(c, key, "with mtp_num_layers it is not simulated");
+    if (s->model_type != SIM_MODEL_GPT || s->hybrid_layer_pattern != NULL)
+        sim_rule_broken(c, key, "is simulated with GPT models of Transformer layers only");
+    if (s->use_megatron_fsdp || s->use_torch_fsdp2 || sim_is_titan(s))
+        sim_rule_broken(c, key, "with fully sharded data parallelism it is not simulated");
+    if (s->cuda_graph_impl != SIM_GRAPHS_NONE)
+        sim_rule_broken(c, key, "with CUDA graphs it is not simulated");
+    if (s->cpu_offloading || s->fine_grained_activation_offloading)
+        sim_rule_broken(c, key, "with offloading of activations it is not simulated");
+    if (s->peft_scheme != SIM_PEFT_NONE)
+        sim_rule_broken(c, key, "with parameters that are not trained it is not simulated");
+}
+
 void sim_rule_mla_has_no_groups(sim_rule_context_t *c)
 {
     const sim_scenario_t *s = c->s;

@@ -318,6 +318,7 @@ typedef struct {
     bool account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
     char *pipeline_model_parallel_layout; /* NULL = not given */
     bool overlap_p2p_communication, overlap_p2p_communication_warmup_flush;
+    bool overlap_moe_expert_parallel_comm;
     bool deallocate_pipeline_outputs;
     bool defer_embedding_wgrad_compute;
     uint64_t wgrad_deferral_limit; /* 0 = all micro-batches */

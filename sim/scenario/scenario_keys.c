@@ -544,6 +544,7 @@ static const sim_key_t keys[] = {
     TEXT("parallel", pipeline_model_parallel_layout, NULL, "layers of every stage, such as Ettt|(tt|)*6tL"),
     BOOL("parallel", overlap_p2p_communication, "true", "overlap pipeline sends and receives with compute; off without a virtual pipeline"),
     BOOL("parallel", overlap_p2p_communication_warmup_flush, "false", "overlap them in the warm-up and flush of the pipeline too"),
+    BOOL("parallel", overlap_moe_expert_parallel_comm, "false", "a forward pass takes turns with the backward pass before, so that one computes while the other sends tokens to experts"),
     BOOL("parallel", deallocate_pipeline_outputs, "true", "free a stage's output once it is sent"),
     BOOL("parallel", defer_embedding_wgrad_compute, "false", "compute the output layer's weight gradient after the pipeline's flush"),
     COUNT("parallel", wgrad_deferral_limit, "0", 0, MAX_BATCH, "micro-batches", "all", "micro-batches deferred by defer_embedding_wgrad_compute"),

@@ -61,6 +61,25 @@ static void run_alone(sim_frame_t *frame)
     sim_frame_emit(frame, SIM_STEP_FINALIZE_GRADS, 0, 0);
 }
 
+/* combined_1f1b_schedule_for_no_pipelining(). Outputs are scalars, so it does not matter when they
+ * go. */
+static void run_combined(sim_frame_t *frame)
+{
+    uint32_t n = frame->config->n_microbatches;
+    sim_pass_t output = SIM_PASS_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        sim_frame_forward(frame, i, i);
+        if (i > 0) {
+            frame->steps[frame->n - 1].flags |= SIM_STEP_COMBINED;
+            sim_frame_backward(frame, i - 1, SIM_STEP_COMBINED);
+        }
+        sim_frame_assign(frame, SIM_REF_OUTPUT, &output, i);
+    }
+    sim_frame_backward(frame, n - 1, 0);
+    sim_frame_assign(frame, SIM_REF_OUTPUT, &output, SIM_PASS_NONE);
+    sim_frame_emit(frame, SIM_STEP_FINALIZE_GRADS, 0, 0);
+}
+
 /* ---- 1F1B. The passes are the micro-batches. ---- */
 
 /* Variables of the function in schedules.py. */
@@ -222,6 +241,9 @@ static base_status_t check(const sim_order_config_t *config, base_err_t *err)
     if (config->overlap_p2p && config->vpp == 1)
         return base_err_set(err, BASE_ERR_INVAL,
                             "only the interleaved schedule can overlap pipeline communication");
+    if (config->combines && config->pp > 1)
+        return base_err_set(err, BASE_ERR_INVAL,
+                            "passes of a pipeline that take turns are not made");
     if (config->overlap_p2p_warmup_flush && !config->overlap_p2p)
         return base_err_set(
             err, BASE_ERR_INVAL,
@@ -268,6 +290,8 @@ base_status_t sim_order_init(sim_order_t *order_p, const sim_order_config_t *con
         sim_interleaved_run(&frame);
     else if (config->pp > 1)
         run_1f1b(&frame);
+    else if (config->combines)
+        run_combined(&frame);
     else
         run_alone(&frame);
     sim_frame_fini(&frame, order_p);

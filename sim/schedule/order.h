@@ -73,6 +73,9 @@ enum {
     SIM_STEP_OF_PREVIOUS = 1 << 1,
     /* BACKWARD: only the gradient of the input; a WEIGHT_GRAD follows. */
     SIM_STEP_SPLIT = 1 << 2,
+    /* FORWARD: takes turns with the BACKWARD of the micro-batch before, which is the step behind it
+     * and has this flag too (combined_1f1b.py). */
+    SIM_STEP_COMBINED = 1 << 3,
 };
 
 typedef struct {
@@ -99,6 +102,7 @@ typedef struct {
     bool overlap_p2p;              /* overlap_p2p_comm; only with interleaving */
     bool overlap_p2p_warmup_flush; /* overlap_p2p_comm_warmup_flush; only with overlap_p2p */
     bool deallocate_outputs;       /* deallocate_pipeline_outputs */
+    bool combines;                 /* overlap_moe_expert_parallel_comm; only with pp = 1 */
     /* num_microbatches_with_partial_activation_checkpoints, 0 = not given; without effect when pp
      * is 1. */
     uint32_t n_partial_checkpoints;

@@ -243,6 +243,7 @@ static const struct {
     { "train.moe_permute_fusion", "moe", "moe_permute_fusion" },
     { "train.moe_router_fusion", "moe", "moe_router_fusion" },
     { "train.moe_shared_expert_overlap", "moe", "moe_shared_expert_overlap" },
+    { "train.ep_a2a_overlap", "parallel", "overlap_moe_expert_parallel_comm" },
     { "train.capacity_factor", "moe", "moe_expert_capacity_factor" },
     { "train.pad_to_capacity", "moe", "moe_pad_expert_input_to_capacity" },
     { "parallel.world", "parallel", "world_size" },
