@@ -171,6 +171,10 @@ static base_status_t bind_here(host_t *h, topo_seat_t *seat, base_err_t *err)
                                               HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET) == 0;
     if (!seat->is_memory_bound)
         snprintf(seat->why_not_memory, sizeof(seat->why_not_memory), "%s", strerror(errno));
+    /* What is said is what the system says, not what it was asked for. */
+    if (hwloc_get_cpubind(h->topology, h->near, HWLOC_CPUBIND_PROCESS) != 0)
+        return base_err_set(err, BASE_ERR_IO, "hwloc cannot tell where this process is bound: %s",
+                            strerror(errno));
     describe(h, h->near, seat);
     return BASE_OK;
 }
