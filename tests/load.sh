@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Load that is too much for every run of the tests: a thousand scenarios in one process, 256
 # processes on this machine, a sweep of a hundred thousand layouts that goes on where it was killed,
-# and a trace of 8 GB. Prints what each took. LOAD_BYTES, LOAD_LAYOUTS, LOAD_PROCESSES change the sizes.
+# and a trace of 8 GB. Prints what each took. LOAD_BYTES, LOAD_LONGEST and
+# LOAD_PROCESSES change the sizes; needs GNU time.
 . "$TOP_SRCDIR/tests/lib.sh"
 build=$(dirname "$MBSIM")
 bytes=${LOAD_BYTES:-8000000000} processes=${LOAD_PROCESSES:-256}
@@ -19,9 +20,9 @@ measured() {
   [ "$measured_rc" -eq 0 ] && [ "$measured_kib" -le $((measured_limit * 1024)) ]
 }
 
-MBSIM_LOAD=1000 check "a thousand scenarios in one process" "$build/tests/test_load"
+check "a thousand scenarios in one process" env MBSIM_LOAD=1000 "$build/tests/test_load"
 
-cat >sweep.ini <<'EOS'
+cat >sweep.ini <<EOS
 [model]
 num_layers = 4
 hidden_size = 1024
@@ -38,11 +39,11 @@ tensor_model_parallel_size = 1 2 4 8
 pipeline_model_parallel_size = 1 2 4
 micro_batch_size = 1 2
 recompute_granularity = none selective
-seq_length = 64..32000+64
+seq_length = 64..${LOAD_LONGEST:-45000}+64
 ffn_hidden_size = 1024..4096+1024
 EOS
 timeout "${LOAD_KILL_SECONDS:-20}" "$MBSIM" sweep sweep.ini --quick --csv rows.csv -q >/dev/null 2>&1
-check "a sweep that was killed has rows" test "$(wc -l <rows.csv)" -gt 100
+check "a sweep that was killed has rows" test "$(wc -l <rows.csv)" -gt 10
 if measured 300 "$MBSIM" sweep sweep.ini --quick --resume --csv rows.csv -q; then
   ok "and goes on to $(($(wc -l <rows.csv) - 1)) layouts in 300 MB"
 else
