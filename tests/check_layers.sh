@@ -24,7 +24,7 @@ include_order() {
   (cd "$1" && sources . c h | xargs grep -n '^# *include *"' /dev/null) | awk -F: '
     BEGIN {
       n = split("sim/base topology collectives sim/scenario sim/memory sim/model sim/schedule " \
-                "sim/engine sim/report sim/study sim/cli tests/standin tests", order, " ")
+                "sim/engine sim/report sim/study sim/cli tests/standin tests/device tests", order, " ")
       for (i = 1; i <= n; i++)
         rank[order[i]] = i
     }

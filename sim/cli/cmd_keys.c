@@ -3,6 +3,7 @@
 
 #include "sim/base/log.h"
 #include "sim/base/nearest.h"
+#include "sim/base/xmem.h"
 #include "sim/cli/command.h"
 #include "sim/cli/json_file.h"
 #include "sim/cli/options.h"
@@ -87,8 +88,10 @@ static void print_key(const sim_key_t *key)
     const char *value = default_text(key);
     printf("  %s = %s\n", key->name, *value != '\0' ? value : "(required)");
     print_wrapped(key->doc);
-    printf("      %s%s%s\n", allowed, key->unit != NULL ? " " : "",
-           key->unit != NULL ? key->unit : "");
+    char *values = base_xasprintf("%s%s%s", allowed, key->unit != NULL ? " " : "",
+                                  key->unit != NULL ? key->unit : "");
+    print_wrapped(values);
+    free(values);
     if (key->none != NULL) {
         char text[256];
         snprintf(text, sizeof(text), "none: %s", key->none);

@@ -444,63 +444,6 @@ static void muon_is_possible(sim_rule_context_t *c)
                         "muon is not simulated with fp8_param_gather or fp4_param_gather");
 }
 
-/* Micro-batches of different lengths: what has not been thought through for them is refused. */
-static void lengths_are_possible(sim_rule_context_t *c)
-{
-    const sim_scenario_t *s = c->s;
-    uint64_t mean = s->mean_seq_length;
-    if ((s->moments & SIM_MOMENT_LONGEST_BATCH) && mean == 0)
-        sim_rule_broken(c, "moments", "longest_batch needs mean_seq_length");
-    if (mean == 0)
-        return;
-    if (mean > s->seq_length)
-        sim_rule_broken(c, "mean_seq_length", U64 " is more than seq_length " U64 ", the longest",
-                        mean, s->seq_length);
-    uint64_t least = 2 * s->tensor_model_parallel_size * s->context_parallel_size;
-    if (s->seq_length % (2 * least) != 0)
-        sim_rule_broken(c, "mean_seq_length",
-                        "needs a seq_length that can be halved: a multiple of " U64, 2 * least);
-    if (s->expert_model_parallel_size > 1 || s->use_megatron_fsdp || s->use_torch_fsdp2 ||
-        s->framework != SIM_FRAMEWORK_MEGATRON || s->model_type != SIM_MODEL_GPT)
-        sim_rule_broken(c, "mean_seq_length",
-                        "is simulated with framework = megatron and model_type = gpt, without "
-                        "expert parallelism and FSDP");
-    if (sim_schedule_splits(s->pipeline_schedule) || s->cuda_graph_impl != SIM_GRAPHS_NONE)
-        sim_rule_broken(c, "mean_seq_length",
-                        "needs pipeline_schedule = 1f1b, and no CUDA graphs: their tensors have "
-                        "one size");
-}
-
-static void moments_are_possible(sim_rule_context_t *c)
-{
-    const sim_scenario_t *s = c->s;
-    if (s->distrib_optim_fully_reshardable_mem_efficient && !s->dist_ckpt_optim_fully_reshardable)
-        sim_rule_broken(c, "distrib_optim_fully_reshardable_mem_efficient",
-                        "needs dist_ckpt_optim_fully_reshardable = true");
-    if (s->moments == 0)
-        return;
-    bool is_megatrons = s->framework == SIM_FRAMEWORK_MEGATRON && !s->use_megatron_fsdp &&
-                        !s->use_torch_fsdp2 && !s->optimizer_cpu_offload;
-    if (!is_megatrons)
-        sim_rule_broken(c, "moments",
-                        "are simulated with framework = megatron, without FSDP and "
-                        "optimizer_cpu_offload");
-    uint32_t late = s->moments &
-                    (SIM_MOMENT_EVALUATION | SIM_MOMENT_CHECKPOINT_SAVE | SIM_MOMENT_LONGEST_BATCH);
-    if (late != 0 && s->iterations < 2)
-        sim_rule_broken(c, "moments", "come after the second step: iterations must be at least 2");
-    if ((s->moments & SIM_MOMENT_EVALUATION) &&
-        (s->model_type != SIM_MODEL_GPT || s->mtp_num_layers > 0))
-        sim_rule_broken(c, "moments",
-                        "evaluation is simulated with model_type = gpt and without "
-                        "multi-token prediction");
-    if ((s->moments & SIM_MOMENT_EVALUATION) &&
-        (sim_schedule_splits(s->pipeline_schedule) || s->cuda_graph_impl != SIM_GRAPHS_NONE))
-        sim_rule_broken(c, "moments",
-                        "evaluation is simulated with pipeline_schedule = 1f1b and without "
-                        "CUDA graphs");
-}
-
 /* Optimizer, meta device: Megatron-LM; deferred gradients: Megatron-Bridge. The others are what is
  * not simulated. */
 static void fsdp_is_possible(sim_rule_context_t *c)
@@ -738,8 +681,8 @@ static const sim_rule_t rules[] = {
     { "num_distributed_optimizer_instances use_distributed_optimizer world_size tensor_model_parallel_size pipeline_model_parallel_size", "num_distributed_optimizer_instances divides the data parallel size", instances_divide_data_parallel },
     { "use_precision_aware_optimizer use_distributed_optimizer optimizer main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype accumulate_allreduce_grads_in_fp32", "optimizer types need use_precision_aware_optimizer, the distributed optimizer and Adam", state_types_are_possible },
     { "optimizer fp16 num_distributed_optimizer_instances fp8_param_gather fp4_param_gather", "muon goes without fp16, optimizer instances and FP8 or FP4 parameters", muon_is_possible },
-    { "mean_seq_length seq_length moments tensor_model_parallel_size context_parallel_size expert_model_parallel_size use_megatron_fsdp use_torch_fsdp2 framework model_type pipeline_schedule cuda_graph_impl", "micro-batches of different lengths are parts of the longest", lengths_are_possible },
-    { "moments iterations framework use_megatron_fsdp use_torch_fsdp2 optimizer_cpu_offload model_type mtp_num_layers pipeline_schedule cuda_graph_impl dist_ckpt_optim_fully_reshardable distrib_optim_fully_reshardable_mem_efficient", "moments beside the steps are of Megatron's own data parallelism", moments_are_possible },
+    { "mean_seq_length seq_length moments tensor_model_parallel_size context_parallel_size expert_model_parallel_size use_megatron_fsdp use_torch_fsdp2 framework model_type pipeline_schedule cuda_graph_impl", "micro-batches of different lengths are parts of the longest", sim_rule_lengths_are_possible },
+    { "moments iterations framework use_megatron_fsdp use_torch_fsdp2 optimizer_cpu_offload model_type mtp_num_layers pipeline_schedule cuda_graph_impl dist_ckpt_optim_fully_reshardable distrib_optim_fully_reshardable_mem_efficient", "moments beside the steps are of Megatron's own data parallelism", sim_rule_moments_are_possible },
     { "use_megatron_fsdp data_parallel_sharding_strategy optimizer num_distributed_optimizer_instances optimizer_cpu_offload fp8 fp8_param_gather fp4 fp4_param_gather mtp_num_layers pipeline_model_parallel_size scheme init_model_with_meta_device defer_embedding_wgrad_compute", "Megatron-FSDP goes with adam and sgd", fsdp_is_possible },
     { "framework model_type expert_model_parallel_size normalization activation_func position_embedding_type rotary_percent add_bias_linear add_qkv_bias untie_embeddings_and_output_weights attention_dropout hidden_dropout", "torchtitan trains Llama-like models", sim_rule_titan_model },
     { "framework bf16 fp8 fp8_recipe fp4 compile_model enable_fsdp_float8_all_gather optimizer gradient_accumulation_fusion deallocate_pipeline_outputs", "torchtitan trains in bf16 with AdamW", sim_rule_titan_training },

@@ -33,6 +33,8 @@ void sim_rule_experts_need_sequence_parallel(sim_rule_context_t *context);
 void sim_rule_expert_bias_is_possible(sim_rule_context_t *context);
 void sim_rule_expert_width_is_divisible(sim_rule_context_t *context);
 void sim_rule_shared_experts_fit(sim_rule_context_t *context);
+void sim_rule_lengths_are_possible(sim_rule_context_t *context);
+void sim_rule_moments_are_possible(sim_rule_context_t *context);
 void sim_rule_squared_relu_can_fuse(sim_rule_context_t *context);
 void sim_rule_shared_overlap_is_possible(sim_rule_context_t *context);
 void sim_rule_ep_overlap_is_possible(sim_rule_context_t *context);
