@@ -94,7 +94,12 @@ FILE *base_outfile_stream(base_outfile_t *out)
 base_status_t base_outfile_commit(base_outfile_t *out, base_err_t *err)
 {
     bool bad = ferror(out->stream) != 0;
-    errno = bad ? EIO : 0;
+    errno = 0;
+    if (bad) { /* which error it was is lost; writing once more meets it again */
+        clearerr(out->stream);
+        if ((putc('\n', out->stream) != EOF && fflush(out->stream) == 0) || errno == 0)
+            errno = EIO;
+    }
     bad = fflush(out->stream) != 0 || bad;
     bad = (out->temporary != NULL && fsync(fileno(out->stream)) != 0) || bad;
     int code = errno;
