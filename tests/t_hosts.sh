@@ -77,7 +77,9 @@ expect "one host has another mbsim" 1 'process 6 on node3 understands the scenar
 
 # ---- a host is lost ----
 
-long=$TOP_SRCDIR/scenarios/qwen3-235b-a22b-128xh200-imbalance.ini
+# A file of its own tells these processes from those of tests that run beside this one.
+long=$work/long.ini
+cp "$TOP_SRCDIR/scenarios/qwen3-235b-a22b-128xh200-imbalance.ini" "$long"
 running() { ps -eo args= | grep -c "^$MBSIM $long"; }
 
 # lose COMMAND...: in the middle of a run of two processes a host, COMMAND takes the fourth away.

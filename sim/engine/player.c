@@ -305,6 +305,8 @@ static bool play_ops(sim_player_t *p, sim_player_chunk_t *c, const sim_op_t *op,
 static bool play(sim_player_t *p, sim_player_chunk_t *c, const sim_tape_t *tape,
                  const sim_tape_tensors_t *of, sim_block_t *slots, bool is_deferred)
 {
+    if (tape->n_ops == 0)
+        return true;
     return play_ops(p, c, tape->ops, tape->ops + tape->n_ops, of, slots, is_deferred);
 }
 
