@@ -62,6 +62,8 @@ jq '.ranks[7].rank = 4000000000' a.json > far.json
 expect "a rank beyond any job" 2 'far.json: ranks\[7\]: its rank is out of order' "$MBSIM" diff far.json a.ini
 jq '.ranks[1].rank = 0' a.json > again.json
 expect "a rank that is there twice" 2 'ranks\[1\]: its rank is out of order' "$MBSIM" diff again.json a.ini
+sed 's/"headroom_bytes": -*[0-9]*/"headroom_bytes": -9223372036854775808/' a.json > least.json
+expect "a number beyond any machine" 2 'least.json: has a number beyond 2.60' "$MBSIM" diff least.json a.ini
 head -c 1000 a.json > torn.json
 expect "a torn report" 2 '^mbsim: diff: torn.json:[0-9]+: ' "$MBSIM" diff torn.json a.ini
 expect "one operand" 2 'A B is missing' "$MBSIM" diff a.ini
