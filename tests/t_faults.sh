@@ -72,7 +72,11 @@ else
   skip "another build" "$(cat "$work/log")"
 fi
 LC_ALL=C sed 's/tp-cp-ep-dp-pp/tp-cp-ep-pp-dp/g' "$MBSIM" >"$work/variant"
-one_message "a scenario that is not understood alike" 1 \
-  'process 1 on [^ ]+ understands the scenario not at all, process 0 on [^ ]+ as [0-9a-f]{16}' \
-  mpirun -np 1 "$MBSIM" "$small" : -np 1 "$work/variant" "$small"
+if "$work/variant" "$small" >"$work/log" 2>&1; then
+  skip "a scenario that is not understood alike" "this build's words cannot be exchanged"
+else
+  one_message "a scenario that is not understood alike" 1 \
+    'process 1 on [^ ]+ understands the scenario not at all, process 0 on [^ ]+ as [0-9a-f]{16}' \
+    mpirun -np 1 "$MBSIM" "$small" : -np 1 "$work/variant" "$small"
+fi
 done_testing

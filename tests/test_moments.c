@@ -172,8 +172,8 @@ static void lengths_have_their_mean(void)
 static void longest_batch_is_as_large_as_all(void)
 {
     static const char *const more[] = { "", "tp=2 sequence_parallel=true", "pp=2 world_size=4",
-                                        "recompute_granularity=full recompute_method=uniform "
-                                        "recompute_num_layers=1" };
+                                        ("recompute_granularity=full recompute_method=uniform "
+                                         "recompute_num_layers=1") };
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         char drawn[512], longest[640], full[512];
         snprintf(drawn, sizeof(drawn), "global_batch_size=16 mean_seq_length=128 %s", more[i]);
