@@ -107,7 +107,9 @@ uint32_t coll_world_n_unjoined(void)
 }
 
 /* MPI_Init and MPI_Finalize wait for every process without end: a timer ends the job when one of
- * them never comes. Process 0 speaks, if it can; the others leave it time to. */
+ * them never comes. Process 0 speaks, if it can; the others leave it time to. A short watchdog is
+ * no measure here: a busy machine alone may take seconds to start a process. */
+#define LEAST_BOUND_NS UINT64_C(30000000000)
 static char bound_text[200];
 
 static void on_bound(int number)
@@ -129,6 +131,8 @@ static void set_timer(uint64_t ns)
 static void bound_begin(const char *what, uint32_t process, uint64_t limit_ns)
 {
     bound_text[0] = '\0';
+    if (limit_ns < LEAST_BOUND_NS)
+        limit_ns = LEAST_BOUND_NS;
     if (process <= 1)
         snprintf(bound_text, sizeof(bound_text),
                  "mbsim: %s: for %.3g s a process has not come: it is stopped, or its host or "

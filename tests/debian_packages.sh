@@ -5,7 +5,7 @@
 set -eu
 
 needed='gcc libc6-dev make autoconf automake pkg-config libopenmpi-dev openmpi-bin libhwloc-dev
-  libinih-dev libjansson-dev libyaml-dev libcunit1-dev groff-base jq python3'
+  libinih-dev libjansson-dev libyaml-dev libcunit1-dev groff-base jq procps python3'
 
 if ! command -v apt-get >/dev/null; then
   # shellcheck disable=SC2086 # a list of words
