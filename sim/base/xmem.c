@@ -3,6 +3,7 @@
 
 #include "sim/base/xmem.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,13 @@ void *base_xrealloc(void *p, size_t n, size_t size)
     if (q == NULL)
         out_of_memory();
     return q;
+}
+
+void *base_xgrow(void *p, size_t n, size_t size)
+{
+    if (n > SIZE_MAX / 2)
+        out_of_memory();
+    return (n & (n - 1)) == 0 ? base_xrealloc(p, n > 0 ? 2 * n : 1, size) : p;
 }
 
 char *base_xstrdup(const char *s)

@@ -166,8 +166,8 @@ static size_t score(const shell_words_t *words, size_t first)
 static void copy_words(shell_words_t *to, const shell_words_t *from, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
-        to->text = base_xrealloc(to->text, to->n + 1, sizeof(*to->text));
-        to->line = base_xrealloc(to->line, to->n + 1, sizeof(*to->line));
+        to->text = base_xgrow(to->text, to->n, sizeof(*to->text));
+        to->line = base_xgrow(to->line, to->n, sizeof(*to->line));
         to->text[to->n] = base_xstrdup(from->text[i]);
         to->line[to->n++] = from->line[i];
     }

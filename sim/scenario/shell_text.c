@@ -57,8 +57,8 @@ void shell_text_fini(shell_text_t *sh)
 
 static void push_word(shell_words_t *words, const char *text, unsigned long line)
 {
-    words->text = base_xrealloc(words->text, words->n + 1, sizeof(*words->text));
-    words->line = base_xrealloc(words->line, words->n + 1, sizeof(*words->line));
+    words->text = base_xgrow(words->text, words->n, sizeof(*words->text));
+    words->line = base_xgrow(words->line, words->n, sizeof(*words->line));
     words->text[words->n] = base_xstrdup(text);
     words->line[words->n++] = line;
 }
@@ -134,7 +134,7 @@ static shell_variable_t *get_variable(shell_text_t *sh, const char *name)
         sh->has_too_many = true;
         return NULL;
     }
-    sh->variables = base_xrealloc(sh->variables, sh->n_variables + 1, sizeof(*sh->variables));
+    sh->variables = base_xgrow(sh->variables, sh->n_variables, sizeof(*sh->variables));
     v = &sh->variables[sh->n_variables++];
     memset(v, 0, sizeof(*v));
     v->name = base_xstrdup(name);

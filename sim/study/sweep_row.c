@@ -28,7 +28,7 @@ static bool is_text_column(const char *name)
 
 void sim_sweep_columns_add(sim_sweep_columns_t *columns, const char *name)
 {
-    columns->items = base_xrealloc(columns->items, columns->n + 1, sizeof(*columns->items));
+    columns->items = base_xgrow(columns->items, columns->n, sizeof(*columns->items));
     columns->items[columns->n++] = (sim_sweep_column_t){ base_xstrdup(name), is_text_column(name) };
 }
 
@@ -190,7 +190,7 @@ base_status_t sim_sweep_row_parse_csv(const char *line, size_t n, sim_sweep_row_
     const char *at = line, *end = line + n;
     bool ok = true, more = true;
     while (ok && more) {
-        row.fields = base_xrealloc(row.fields, row.n + 1, sizeof(char *));
+        row.fields = base_xgrow(row.fields, row.n, sizeof(char *));
         ok = read_csv_field(&at, end, &row.fields[row.n++]);
         more = at < end;
         at++;
