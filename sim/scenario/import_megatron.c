@@ -262,10 +262,10 @@ static void resolve_hybrid_pattern(sim_import_t *import, const char *name)
     }
     size_t length = strlen(pattern), step = 1 + strlen(depth);
     char *whole = base_xcalloc(length + n_depths * step + 1, 1);
-    memcpy(whole, pattern, length);
+    memcpy(whole, pattern, length + 1);
     for (uint64_t i = 0; i < n_depths; i++) {
         whole[length + i * step] = '/';
-        memcpy(whole + length + i * step + 1, depth, step - 1);
+        memcpy(whole + length + i * step + 1, depth, step); /* with its end */
     }
     emit(import, "model", "hybrid_layer_pattern", whole, name, older);
     free(whole);
