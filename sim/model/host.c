@@ -10,12 +10,12 @@
 /* Milliseconds of a layer's forward and backward pass together, from the iteration times of
  * Megatron-LM's functional tests (golden_values_*.json), whose 12 layers of 512 are far too small
  * to keep a GPU busy; on DGX A100, DGX H100 and GB200.
- * dense: one micro-batch and four (gpt3_mcore_te_tp1_pp1_resume_torch_dist_dist_optimizer,
- * gpt3_mcore_tp4_pp1_resume_torch): 36 passes more take from 78 to 296, 53 to 203, 67 to 285 ms.
- * quantized: FP8 with current scaling, 33 slots of 6 layers (gpt3_weekly_mcore_tp2_pp2_current_
- * scaling_native_fp8_tp_pp_sp_tp_overlap): 1134 and 1435 ms.
- * experts: their dispatcher waits for counts of tokens; 24 passes (gpt3_mcore_te_tp2_pp1_te_
- * 8experts2parallel_ddp_average_in_collective) take 292, 301 and 252 ms. */
+ * dense: jobs of one micro-batch and of four differ by 36 passes, which take from 78 to 296, 53 to
+ * 203 and 67 to 285 ms more.
+ * quantized: FP8 with current scaling on four ranks in two stages, 33 slots of 6 layers: 1134 and
+ * 1435 ms.
+ * experts: their dispatcher waits for counts of tokens; 24 passes of 8 experts on two ranks take
+ * 292, 301 and 252 ms. */
 typedef struct {
     double dense_ms, quantized_ms, experts_ms;
 } layer_time_t;
