@@ -6,6 +6,7 @@
 #include "sim/model/chunk.h"
 
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,28 +23,6 @@ static const char base[] =
     "activation_func=swiglu normalization=RMSNorm position_embedding_type=rope "
     "add_bias_linear=false gpu=h100-80gb-sxm";
 
-static void set_all(sim_scenario_t *s, const char *settings, base_diag_t *diag)
-{
-    char *text = strdup(settings), *rest = NULL;
-    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
-        sim_scenario_set_text(s, word, "test", diag);
-    free(text);
-}
-
-static void scenario_init(sim_scenario_t *s, const char *settings)
-{
-    base_diag_t diag;
-    base_diag_init(&diag);
-    sim_scenario_init(s);
-    set_all(s, base, &diag);
-    set_all(s, settings, &diag);
-    bool ok = sim_scenario_resolve(s, &diag) && diag.n == 0;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.text[0]);
-    CU_ASSERT_TRUE_FATAL(ok);
-    base_diag_fini(&diag);
-}
-
 /* Bytes that a stage's forward pass leaves. */
 static uint64_t saved_on_stage(const char *settings, uint32_t stage)
 {
@@ -53,7 +32,7 @@ static uint64_t saved_on_stage(const char *settings, uint32_t stage)
     sim_persistent_t persistent = { 0 };
     base_err_t err;
     uint64_t bytes = 0;
-    scenario_init(&s, settings);
+    settings_accepted(&s, base, settings);
     CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
     sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, stage, 0), 0, &persistent);
     for (uint32_t i = 0; i < chunk.forward.n_ops; i++) {

@@ -5,6 +5,7 @@
 
 #include "sim/model/chunk.h"
 #include "tests/cutap.h"
+#include "tests/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,14 +21,6 @@ static const char base[] =
     "activation_func=swiglu normalization=RMSNorm position_embedding_type=rope "
     "add_bias_linear=false untie_embeddings_and_output_weights=true pipeline_schedule=zb-h1 "
     "gpu=h100-80gb-sxm";
-
-static void set_all(sim_scenario_t *s, const char *settings, base_diag_t *diag)
-{
-    char *text = strdup(settings), *rest = NULL;
-    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
-        sim_scenario_set_text(s, word, "test", diag);
-    free(text);
-}
 
 /* Bytes that the tape leaves, on top of `bytes`; *most_p = the most on the way. */
 static uint64_t play(const sim_tape_t *tape, const sim_tape_tensors_t *of, uint64_t bytes,
@@ -46,20 +39,6 @@ static uint64_t play(const sim_tape_t *tape, const sim_tape_tensors_t *of, uint6
     return bytes;
 }
 
-static void resolve(sim_scenario_t *s, const char *settings)
-{
-    base_diag_t diag;
-    base_diag_init(&diag);
-    sim_scenario_init(s);
-    set_all(s, base, &diag);
-    set_all(s, settings, &diag);
-    bool ok = sim_scenario_resolve(s, &diag) && diag.n == 0;
-    if (!ok)
-        printf("# %s: %s\n", settings, diag.text[0]);
-    CU_ASSERT_TRUE_FATAL(ok);
-    base_diag_fini(&diag);
-}
-
 typedef struct {
     uint64_t saved;   /* after the forward pass, its output included */
     uint64_t waiting; /* after the backward pass, without the gradient of the input */
@@ -75,7 +54,7 @@ static held_t held_on_stage(const char *settings, uint32_t stage)
     sim_chunk_t chunk;
     sim_persistent_t persistent = { 0 };
     base_err_t err;
-    resolve(&s, settings);
+    settings_accepted(&s, base, settings);
     CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, &err), BASE_OK);
     sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, stage, 0), 0, &persistent);
     held_t held = { .borders = chunk.split.borders };
@@ -209,7 +188,7 @@ static void experts_wait_for_the_exchange(void)
         sim_chunk_t chunk;
         sim_persistent_t persistent = { 0 };
         snprintf(settings, sizeof(settings), "%s%s", moe, delays ? "true" : "false");
-        resolve(&s, settings);
+        settings_accepted(&s, base, settings);
         CU_ASSERT_EQUAL_FATAL(sim_dims_init(&d, &s, NULL), BASE_OK);
         sim_chunk_init(&chunk, &s, &d, topo_stages_chunk(&s.stages, 1, 0), 0, &persistent);
         uint32_t exchange = place_of(&chunk, "d_permuted", SIM_OP_ALLOC);
